@@ -1,0 +1,361 @@
+//! The alignment: everything that checks read. Built once, stage by stage, from the streams of one attempt.
+//!
+//! Here the members of each communicator are compared position by position; what a difference means is `diverge`'s part.
+
+use rankdiff_trace::{Call, Op, RankSet};
+use rustc_hash::FxHashSet;
+
+use crate::comms::{Comm, Comms};
+use crate::deaths::{self, Deaths};
+use crate::diverge::{self, Divergence};
+use crate::index::{Base, Entry, Index, Progress, Track};
+use crate::lateness::{self, Late};
+use crate::messages::{self, Messages};
+use crate::options::Options;
+use crate::rebase;
+use crate::state::{self, RankState};
+use crate::stream::Attempt;
+use crate::tables::Tables;
+use crate::vectors::{self, Pair};
+use crate::waits::{self, Waits};
+
+/// What checks read.
+#[derive(Debug)]
+pub(crate) struct Alignment<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) attempt: &'a Attempt<'a>,
+    pub(crate) comms: Comms<'a>,
+    pub(crate) tables: Tables,
+    pub(crate) index: Index<'a>,
+    /// Parallel to the attempt's streams.
+    pub(crate) states: Vec<RankState<'a>>,
+    /// Parallel to the communicators.
+    pub(crate) compared: Vec<Comparison>,
+    pub(crate) divergences: Vec<Divergence>,
+    pub(crate) messages: Messages<'a>,
+    pub(crate) waits: Waits<'a>,
+    pub(crate) deaths: Deaths,
+    pub(crate) late: Vec<Late>,
+    /// A wait is long from here on, ns.
+    pub(crate) limit: i64,
+    /// What could not be used, in words.
+    pub(crate) problems: Vec<String>,
+}
+
+/// Which part of the calls differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    Op,
+    Form,
+    Count,
+    Dtype,
+    Redop,
+    Root,
+    Splits,
+}
+
+/// A position where members differ.
+#[derive(Debug, Clone)]
+pub(crate) struct Mismatch {
+    pub(crate) pos: u64,
+    pub(crate) what: What,
+    /// Tracks by what they called, the largest group first.
+    pub(crate) groups: Vec<Vec<usize>>,
+    /// Members whose vectors do not pair up.
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// The comparison of one communicator's members.
+#[derive(Debug, Default)]
+pub(crate) struct Comparison {
+    /// Positions where members differ, the first ones.
+    pub(crate) mismatches: Vec<Mismatch>,
+    /// Positions with equal signatures at different sites or labels, the first ones.
+    pub(crate) meanings: Vec<u64>,
+    /// (site, label) at which all members met.
+    pub(crate) met: FxHashSet<(u32, u32)>,
+    pub(crate) positions: u64,
+    /// Positions that were compared on every member.
+    pub(crate) complete: u64,
+    /// The instance whose members entered furthest apart: lateness in ns, position, the last track.
+    pub(crate) latest: Option<(i64, u64, usize)>,
+}
+
+/// Differences that are kept per communicator.
+const KEPT: usize = 4096;
+
+impl<'a> Alignment<'a> {
+    pub(crate) fn build(attempt: &'a Attempt<'a>, options: &'a Options) -> Alignment<'a> {
+        let comms = Comms::join(attempt);
+        let mut tables = Tables::default();
+        let mut index = Index::build(attempt, &comms, &mut tables);
+        let mut problems = attempt.problems.clone();
+        problems.extend(comms.problems.iter().cloned());
+        problems.append(&mut index.problems);
+        for (tracks, comm) in index.tracks.iter_mut().zip(&comms.list) {
+            problems.append(&mut rebase::fix(tracks, attempt, &comm.display()));
+        }
+        let compared: Vec<Comparison> = comms
+            .list
+            .iter()
+            .zip(&index.tracks)
+            .map(|(comm, tracks)| compare(comm, tracks, attempt, &tables))
+            .collect();
+        let longest = compared.iter().filter_map(|one| one.latest).map(|latest| latest.0).max().unwrap_or(0);
+        let mut alignment = Alignment {
+            options,
+            attempt,
+            states: state::all(attempt),
+            comms,
+            tables,
+            index,
+            compared,
+            divergences: Vec::new(),
+            messages: Messages::default(),
+            waits: Waits::default(),
+            deaths: Deaths::default(),
+            late: Vec::new(),
+            limit: options.stall_ns().max(longest.saturating_mul(2)),
+            problems,
+        };
+        alignment.messages = messages::pair(&alignment);
+        alignment.divergences = diverge::find(&alignment);
+        alignment.waits = waits::build(&alignment);
+        alignment.deaths = deaths::find(&alignment);
+        alignment.late = lateness::find(&alignment, &alignment.waits);
+        alignment
+    }
+
+    /// A communicator; the index must be one of this alignment's.
+    pub(crate) fn comm(&self, at: usize) -> Option<&Comm<'a>> {
+        self.comms.get(at)
+    }
+
+    /// The members' calls on a communicator.
+    pub(crate) fn tracks(&self, comm: usize) -> &[Track<'a>] {
+        self.index.tracks.get(comm).map_or(&[], Vec::as_slice)
+    }
+
+    /// A track of a communicator.
+    pub(crate) fn track(&self, comm: usize, at: usize) -> Option<&Track<'a>> {
+        self.tracks(comm).get(at)
+    }
+
+    /// The ranks of some tracks.
+    pub(crate) fn ranks_of(&self, comm: usize, tracks: &[usize]) -> RankSet {
+        tracks.iter().filter_map(|&at| self.track(comm, at)).map(|track| track.rank).collect()
+    }
+
+    /// When a call was entered, on the job's clock.
+    pub(crate) fn entered(&self, stream: usize, call: &Call) -> i64 {
+        self.attempt.streams.get(stream).map_or(0, |stream| stream.time(call.enter))
+    }
+
+    /// The index of a rank's stream.
+    pub(crate) fn stream_of(&self, rank: u32) -> Option<usize> {
+        self.attempt.streams.binary_search_by_key(&rank, |stream| stream.rank).ok()
+    }
+
+    /// How a rank stood.
+    pub(crate) fn state_of(&self, rank: u32) -> Option<&RankState<'a>> {
+        self.states.get(self.stream_of(rank)?)
+    }
+
+    /// Members without a stream.
+    pub(crate) fn unseen(&self, comm: &Comm<'_>) -> RankSet {
+        comm.members.iter().copied().filter(|&rank| self.stream_of(rank).is_none()).collect()
+    }
+}
+
+/// Compares the members of one communicator position by position.
+fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables: &Tables) -> Comparison {
+    let mut found = Comparison::default();
+    if comm.members.len() < 2 {
+        return found;
+    }
+    let usable: Vec<usize> = (0..tracks.len())
+        .filter(|&at| tracks.get(at).is_some_and(|track| track.base != Base::Unknown && !track.entries.is_empty()))
+        .collect();
+    let low = usable.iter().filter_map(|&at| tracks.get(at)?.entries.first()).map(|entry| entry.pos).min();
+    let high = usable.iter().filter_map(|&at| tracks.get(at)).map(Track::end).max();
+    let (Some(low), Some(high)) = (low, high) else { return found };
+    let clocks = attempt.streams.iter().all(|stream| stream.has_clock);
+    let everybody = comm.members.len();
+    let mut present: Vec<(usize, &Entry<'_>)> = Vec::with_capacity(usable.len());
+    let mut cursors: Vec<usize> = vec![0; usable.len()];
+    let mut pos = low;
+    while pos < high {
+        present.clear();
+        let mut next = u64::MAX;
+        for (&at, cursor) in usable.iter().zip(&mut cursors) {
+            let Some(entry) = tracks.get(at).and_then(|track| track.entries.get(*cursor)) else { continue };
+            if entry.pos == pos {
+                present.push((at, entry));
+                *cursor += 1;
+            } else {
+                next = next.min(entry.pos);
+            }
+        }
+        if present.is_empty() {
+            // A hole on all members: nobody saw these calls, and a hostile file could name any number of them.
+            found.positions = found.positions.saturating_add(next.saturating_sub(pos));
+            pos = next;
+            continue;
+        }
+        found.positions += 1;
+        found.complete += u64::from(present.len() == everybody);
+        if present.len() > 1 {
+            at_position(&mut found, comm, pos, &present, tables);
+        }
+        if clocks && present.len() == everybody && found.mismatches.is_empty() {
+            let time = |(at, entry): &(usize, &Entry<'_>)| {
+                let stream = tracks.get(*at).and_then(|track| attempt.streams.get(track.stream));
+                stream.map_or(0, |stream| stream.time(entry.call.enter))
+            };
+            let last = present.iter().max_by_key(|one| time(one));
+            let first = present.iter().map(time).min();
+            if let (Some(last), Some(first)) = (last, first) {
+                let late = time(last) - first;
+                // A call that is still pending is no measure of what is usual here.
+                let done = present.iter().all(|(_, entry)| entry.progress != Progress::Pending);
+                if done && found.latest.is_none_or(|held| held.0 < late) {
+                    found.latest = Some((late, pos, last.0));
+                }
+            }
+        }
+        pos += 1;
+    }
+    found
+}
+
+fn at_position(found: &mut Comparison, comm: &Comm<'_>, pos: u64, present: &[(usize, &Entry<'_>)], tables: &Tables) {
+    let Some((_, first)) = present.first() else { return };
+    if present.iter().any(|(_, entry)| entry.sig != first.sig)
+        && let Some((groups, what)) = group(present, tables)
+    {
+        if found.mismatches.len() < KEPT {
+            found.mismatches.push(Mismatch { pos, what, groups, pairs: Vec::new() });
+        }
+        return;
+    }
+    if present.iter().any(|(_, entry)| vectors::has_vectors(entry.call)) {
+        let calls = by_member(comm, present);
+        let pairs = vectors::disagreements(&calls);
+        if !pairs.is_empty() {
+            let groups = group_by_pairs(comm, present, &pairs);
+            if found.mismatches.len() < KEPT {
+                found.mismatches.push(Mismatch { pos, what: What::Splits, groups, pairs });
+            }
+            return;
+        }
+    }
+    let meaning = (first.site, first.label);
+    if present.iter().all(|(_, entry)| (entry.site, entry.label) == meaning) {
+        found.met.insert(meaning);
+    } else if found.meanings.len() < KEPT && present.iter().all(|(_, entry)| entry.site != 0) {
+        found.meanings.push(pos);
+    }
+}
+
+/// The calls in the communicator's order.
+fn by_member<'c>(comm: &Comm<'_>, present: &[(usize, &Entry<'c>)]) -> Vec<Option<&'c Call>> {
+    // Tracks are in order of rank, members in the communicator's.
+    let mut order: Vec<usize> = (0..comm.members.len()).collect();
+    order.sort_by_key(|&at| comm.members.get(at));
+    let mut calls: Vec<Option<&Call>> = vec![None; comm.members.len()];
+    if present.len() == comm.members.len() {
+        for (&member, (_, entry)) in order.iter().zip(present) {
+            if let Some(slot) = calls.get_mut(member) {
+                *slot = Some(entry.call);
+            }
+        }
+    }
+    calls
+}
+
+/// Members by signature; `None` where nothing is known to differ.
+fn group(present: &[(usize, &Entry<'_>)], tables: &Tables) -> Option<(Vec<Vec<usize>>, What)> {
+    let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
+    for (at, entry) in present {
+        let signature = tables.signature_of(entry.sig);
+        let same = groups.iter_mut().find(|(sig, _)| {
+            *sig == entry.sig
+                || signature
+                    .zip(tables.signature_of(*sig))
+                    .is_some_and(|(mine, theirs)| mine.differences(theirs).differ.is_empty())
+        });
+        match same {
+            Some((_, tracks)) => tracks.push(*at),
+            None => groups.push((entry.sig, vec![*at])),
+        }
+    }
+    if groups.len() < 2 {
+        return None;
+    }
+    groups.sort_by_key(|(_, tracks)| (std::cmp::Reverse(tracks.len()), tracks.first().copied()));
+    let signatures: Vec<_> = groups.iter().filter_map(|(sig, _)| tables.signature_of(*sig)).collect();
+    let first = signatures.first()?;
+    let what = signatures.iter().skip(1).map(|other| kind_of(first, other)).min()?;
+    Some((groups.into_iter().map(|(_, tracks)| tracks).collect(), what))
+}
+
+fn kind_of(one: &rankdiff_trace::Signature, other: &rankdiff_trace::Signature) -> What {
+    use rankdiff_trace::{Fields, Part};
+    let differ = one.differences(other).differ;
+    let bytes = |signature: &rankdiff_trace::Signature| match &signature.elements {
+        Part::Is(elements) => elements.bytes(),
+        _ => None,
+    };
+    if differ.contains(Fields::OP) {
+        What::Op
+    } else if differ.contains(Fields::FORM) {
+        What::Form
+    } else if differ.contains(Fields::DTYPE) && (!differ.contains(Fields::COUNT) || bytes(one) == bytes(other)) {
+        What::Dtype
+    } else if differ.contains(Fields::COUNT) {
+        What::Count
+    } else if differ.contains(Fields::DTYPE) {
+        What::Dtype
+    } else if differ.contains(Fields::REDOP) {
+        What::Redop
+    } else {
+        What::Root
+    }
+}
+
+/// Members that are in no pair that disagrees first, then those that are in one, the most involved ones alone.
+fn group_by_pairs(comm: &Comm<'_>, present: &[(usize, &Entry<'_>)], pairs: &[Pair]) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..comm.members.len()).collect();
+    order.sort_by_key(|&at| comm.members.get(at));
+    let mut count = vec![0_usize; comm.members.len()];
+    for pair in pairs {
+        for member in [pair.sender, pair.receiver] {
+            if let Some(count) = count.get_mut(member) {
+                *count += 1;
+            }
+        }
+    }
+    let most = count.iter().copied().max().unwrap_or(0);
+    // One member that is in every pair that disagrees is the odd one; else all that are in one stand for themselves.
+    let centre = most == pairs.len() && pairs.len() > 1 && count.iter().filter(|&&n| n == most).count() == 1;
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut fine: Vec<usize> = Vec::new();
+    for (&member, (at, _)) in order.iter().zip(present) {
+        let involved = count.get(member).copied().unwrap_or(0);
+        if involved == 0 || centre && involved < most {
+            fine.push(*at);
+        } else {
+            groups.push(vec![*at]);
+        }
+    }
+    if !fine.is_empty() {
+        groups.push(fine);
+    }
+    groups.sort_by_key(|tracks| (std::cmp::Reverse(tracks.len()), tracks.first().copied()));
+    groups
+}
+
+/// Whether an operation cannot complete on any member before all have entered it.
+pub(crate) fn synchronises(op: Op) -> bool {
+    matches!(op, Op::Barrier | Op::AllReduce | Op::AllGather | Op::AllGatherV | Op::ReduceScatter | Op::AllToAll)
+}

@@ -1,0 +1,115 @@
+//! Wait cycles: what the checks about them have in common.
+
+use rankdiff_trace::RankSet;
+
+use super::{Meta, Raw, Rule, blank, report};
+use crate::align::Alignment;
+use crate::diverge::is_epilogue;
+use crate::finding::Side;
+use crate::waits::{Cycle, Instance, Place};
+
+/// What a cycle is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// A communicator's creation is in it.
+    Creation,
+    /// A send or receive is in it.
+    Message,
+    /// One rank has left the loop.
+    LoopLeft,
+    /// Collectives on several communicators.
+    Collectives,
+}
+
+/// Cycles that are certain, of one sort.
+pub(super) fn of_sort(alignment: &Alignment<'_>, sort: Sort) -> Vec<Cycle> {
+    alignment
+        .waits
+        .cycles(alignment)
+        .into_iter()
+        .filter(|cycle| is_certain(alignment, cycle) && sort_of(alignment, cycle) == sort)
+        .collect()
+}
+
+fn instances<'w, 'a>(alignment: &'w Alignment<'a>, cycle: &Cycle) -> Vec<&'w Instance<'a>> {
+    cycle.instances.iter().filter_map(|&at| alignment.waits.instances.get(at)).collect()
+}
+
+fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
+    let instances = instances(alignment, cycle);
+    if instances.iter().any(|instance| matches!(instance.place, Place::Creation(_))) {
+        return Sort::Creation;
+    }
+    if instances.iter().any(|instance| matches!(instance.place, Place::Message(_))) {
+        return Sort::Message;
+    }
+    let leaves = |(rank, instance): (&u32, &&Instance<'_>)| {
+        let waiter = instance.waiters.iter().find(|waiter| waiter.rank == *rank);
+        waiter.is_some_and(|waiter| is_epilogue(&report::waiter_text(alignment, instance, waiter).site))
+    };
+    if cycle.ranks.iter().zip(&instances).any(leaves) { Sort::LoopLeft } else { Sort::Collectives }
+}
+
+/// Blocked threads in a circle stay there, whatever time it is, if all were seen inside their calls at one time.
+/// Where a call does not hold its thread, only a long wait tells.
+fn is_certain(alignment: &Alignment<'_>, cycle: &Cycle) -> bool {
+    let mut latest = i64::MIN;
+    let mut blocks = true;
+    for (rank, instance) in cycle.ranks.iter().zip(instances(alignment, cycle)) {
+        let Some(waiter) = instance.waiters.iter().find(|waiter| waiter.rank == *rank) else { return false };
+        latest = latest.max(waiter.since);
+        blocks &= waiter.blocks;
+    }
+    let seen = cycle.ranks.iter().filter_map(|&rank| alignment.state_of(rank)).map(|state| state.horizon).min();
+    let by = seen.unwrap_or(i64::MIN).saturating_sub(latest);
+    if blocks { by > CLOCK_DOUBT } else { by >= alignment.limit }
+}
+
+/// How far clocks of one job may be apart unnoticed, ns.
+const CLOCK_DOUBT: i64 = 250_000_000;
+
+/// The finding of a cycle.
+pub(super) fn finding(alignment: &Alignment<'_>, cycle: &Cycle, meta: &Meta, rule: Rule) -> Raw {
+    let mut finding = blank(meta);
+    finding.cycle.clone_from(&cycle.ranks);
+    let instances = instances(alignment, cycle);
+    let mut names: Vec<String> = Vec::new();
+    for (at, (rank, instance)) in cycle.ranks.iter().zip(&instances).enumerate() {
+        let Some(waiter) = instance.waiters.iter().find(|waiter| waiter.rank == *rank) else { continue };
+        let mut call = report::waiter_text(alignment, instance, waiter);
+        call.pending = true;
+        let next = cycle.ranks.get((at + 1) % cycle.ranks.len()).copied().unwrap_or_default();
+        let place = report::place_phrase(alignment, instance, &call);
+        finding.detail.push(format!("rank {rank} waits in {place} for rank {next}"));
+        let name = instance.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.display()).unwrap_or_default();
+        if !name.is_empty() && !names.contains(&name) {
+            names.push(name.clone());
+        }
+        finding.sides.push(Side {
+            ranks: RankSet::from_iter([*rank]),
+            call: Some(call),
+            state: if name.is_empty() { String::new() } else { format!("on {name}") },
+        });
+    }
+    let in_cycle: RankSet = cycle.ranks.iter().copied().collect();
+    let (direct, transitive) = alignment.waits.victims(&in_cycle);
+    finding.waiting = in_cycle.union(&direct).union(&transitive).difference(&alignment.deaths.collateral);
+    finding.transitive_victims = direct.union(&transitive);
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    if let [instance] = instances.as_slice() {
+        finding.group = instance.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.reference());
+    }
+    finding.evidence.extend(instances.iter().find_map(|instance| report::same_call_elsewhere(alignment, instance)));
+    finding.confidence = instances
+        .iter()
+        .filter_map(|instance| Some(report::confidence(alignment, instance.comm?, alignment.comm(instance.comm?)?)))
+        .min()
+        .unwrap_or(finding.confidence);
+    let on = match names.len() {
+        0 => String::new(),
+        1 => format!(" on {}", names.join("")),
+        _ => format!(" on {}", names.join(", ")),
+    };
+    finding.headline = format!("{} ranks wait for one another in a circle{on}", cycle.ranks.len());
+    Raw { finding, rule, at: cycle.since, roots: in_cycle, open: true, comm: None }
+}

@@ -1,0 +1,165 @@
+//! Sends and receives that do not fit each other.
+
+use rankdiff_trace::{Op, RankSet};
+
+use super::cycles::{self, Sort};
+use super::report::{self, fact};
+use super::{Check, Meta, Raw, Rule, blank};
+use crate::align::Alignment;
+use crate::finding::{Class, Severity, Side};
+use crate::index::Progress;
+use crate::messages::{End, Misfit, Single};
+use crate::waits::{Cycle, Place};
+use crate::words::{call_phrase, call_text};
+
+const META: Meta = Meta {
+    code: "P002",
+    name: "unpaired-p2p",
+    severity: Severity::Error,
+    class: Class::P2pMismatch,
+    summary: "a send and a receive do not fit each other, or one has no partner",
+    doc: "\
+## What
+Sends and receives are paired by communicator, source, destination and tag, in order. A pair has another type, or too
+little room for what comes; or a call waits for a partner that was made with another tag, or never.
+
+## Why
+A message that is too long is cut or an error; on libraries that do not check it overwrites memory. A tag that nobody uses
+waits for ever.
+
+## Example
+    if rank == 0: send(x, 1, tag=step)
+    if rank == 1: recv(y, 0, tag=step + 1)
+
+## How to fix
+Take sizes and tags from one place on both sides.
+",
+};
+
+pub(super) const CHECK: Check = Check { meta: &META, run };
+
+fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
+    let mut told: Vec<(usize, u32, u32)> = Vec::new();
+    for misfit in &alignment.messages.misfits {
+        let channel = (misfit.comm, misfit.send.rank, misfit.recv.rank);
+        if told.contains(&channel) || told.len() >= 16 {
+            continue;
+        }
+        told.push(channel);
+        found.extend(of_misfit(alignment, misfit));
+    }
+    for cycle in cycles::of_sort(alignment, Sort::Message) {
+        if let Some(text) = wrong_address(alignment, &cycle) {
+            let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Message);
+            raw.finding.headline = text;
+            raw.finding.cycle.clear();
+            found.push(raw);
+        }
+    }
+    for single in &alignment.messages.singles {
+        if never_comes(alignment, single) {
+            found.extend(of_single(alignment, single));
+        }
+    }
+}
+
+/// Two ranks that want to exchange something, but not under one address: what is different.
+pub(super) fn wrong_address(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<String> {
+    let &[one, other] = cycle.ranks.as_slice() else { return None };
+    let single = |at: usize| match alignment.waits.instances.get(*cycle.instances.get(at)?)?.place {
+        Place::Message(at) => alignment.messages.singles.get(at),
+        _ => None,
+    };
+    let (a, b) = (single(0)?, single(1)?);
+    let (send, recv) = match (a.end.call.op, b.end.call.op) {
+        (Op::Send, Op::Recv) => (a, b),
+        (Op::Recv, Op::Send) => (b, a),
+        _ => return None,
+    };
+    if a.peer != other || b.peer != one {
+        return None;
+    }
+    let name = |single: &Single<'_>| alignment.comm(single.comm).map(|comm| comm.display()).unwrap_or_default();
+    let what = if send.comm != recv.comm {
+        format!("on {} and on {}", name(send), name(recv))
+    } else {
+        let tag = |single: &Single<'_>| single.end.call.tag.map_or_else(|| "none".to_owned(), |tag| tag.to_string());
+        format!("with tag {} and with tag {}", tag(send), tag(recv))
+    };
+    Some(format!("the send of rank {} and the receive of rank {} do not meet: {what}", send.end.rank, recv.end.rank))
+}
+
+/// A pending call whose peer has ended.
+fn never_comes(alignment: &Alignment<'_>, single: &Single<'_>) -> bool {
+    let gone = alignment.state_of(single.peer).is_some_and(|state| state.ended.is_some() && !state.failed());
+    // The rank's whole traffic with the peer is on other tags or in the other direction: no end of inputs.
+    let other_tag = alignment.messages.singles.iter().any(|other| {
+        other.comm == single.comm && other.end.rank == single.peer && other.peer == single.end.rank && other.end.call.op != single.end.call.op
+    });
+    single.end.progress == Progress::Pending && gone && other_tag
+}
+
+fn side(alignment: &Alignment<'_>, comm: usize, end: &End<'_>) -> Side {
+    let mut call = call_text(alignment, alignment.comm(comm), end.stream, end.call);
+    call.pending = end.progress == Progress::Pending;
+    Side { ranks: RankSet::from_iter([end.rank]), call: Some(call), state: String::new() }
+}
+
+fn of_misfit(alignment: &Alignment<'_>, misfit: &Misfit<'_>) -> Option<Raw> {
+    let comm = alignment.comm(misfit.comm)?;
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    finding.sides = vec![side(alignment, misfit.comm, &misfit.send), side(alignment, misfit.comm, &misfit.recv)];
+    let phrase = |side: &Side| side.call.as_ref().map(|call| call_phrase(call, false)).unwrap_or_default();
+    let (send, recv) = (finding.sides.first().map(phrase)?, finding.sides.get(1).map(phrase)?);
+    let what = if misfit.what == "dtype" { "types" } else { "sizes" };
+    finding.headline = format!(
+        "message {} from rank {} to rank {}: {what} differ, {send} meets {recv}",
+        misfit.send.call.seq.unwrap_or(0),
+        misfit.send.rank,
+        misfit.recv.rank
+    );
+    let open = misfit.send.progress != Progress::Done || misfit.recv.progress != Progress::Done;
+    let both = RankSet::from_iter([misfit.send.rank, misfit.recv.rank]);
+    if open {
+        let (direct, transitive) = alignment.waits.victims(&both);
+        finding.waiting = both.union(&direct).union(&transitive).difference(&alignment.deaths.collateral);
+        finding.transitive_victims = direct.union(&transitive);
+        finding.collateral_exits = alignment.deaths.collateral.clone();
+    } else {
+        finding.detail.push("both calls returned: what was received is not to be trusted".to_owned());
+    }
+    finding.confidence = report::confidence(alignment, misfit.comm, comm);
+    Some(Raw {
+        at: alignment.entered(misfit.send.stream, misfit.send.call),
+        finding,
+        rule: Rule::Differ,
+        roots: both,
+        open,
+        comm: Some(misfit.comm),
+    })
+}
+
+fn of_single(alignment: &Alignment<'_>, single: &Single<'_>) -> Option<Raw> {
+    let comm = alignment.comm(single.comm)?;
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    finding.sides = vec![side(alignment, single.comm, &single.end)];
+    finding.suspects = RankSet::new();
+    let waiting = RankSet::from_iter([single.end.rank]);
+    let (direct, transitive) = alignment.waits.victims(&waiting);
+    finding.waiting = waiting.union(&direct).union(&transitive);
+    finding.evidence = report::endings(alignment, &RankSet::from_iter([single.peer]));
+    finding.evidence.push(fact("message", RankSet::from_iter([single.peer]), "its own calls to that rank have no partner either"));
+    let call = finding.sides.first()?.call.as_ref().map(|call| call_phrase(call, false))?;
+    finding.headline = format!("rank {} waits in {call} for rank {}, which made no call that fits", single.end.rank, single.peer);
+    finding.confidence = report::confidence(alignment, single.comm, comm);
+    Some(Raw {
+        at: alignment.entered(single.end.stream, single.end.call),
+        finding,
+        rule: Rule::Gone,
+        roots: RankSet::from_iter([single.peer]),
+        open: true,
+        comm: Some(single.comm),
+    })
+}

@@ -1,0 +1,94 @@
+//! Ranks wait, and nothing that was recorded says why.
+
+use rankdiff_trace::RankSet;
+
+use super::lates::{each, millis, missing_phrase};
+use super::report::{self, fact};
+use super::{Check, Meta, Raw, Rule, blank};
+use crate::align::Alignment;
+use crate::finding::{Class, Confidence, Severity};
+use crate::lateness::waited;
+use crate::state::Activity;
+use crate::waits::{Instance, Place};
+use crate::words::duration;
+
+const META: Meta = Meta {
+    code: "H005",
+    name: "unexplained-wait",
+    severity: Severity::Warning,
+    class: Class::Unknown,
+    summary: "ranks wait for long and nothing that was recorded says why",
+    doc: "\
+## What
+Members wait in a call for ranks that have not come, and the record has no evidence of what those do: no threads, no system
+calls, no trace at all, or lost events.
+
+## Why
+Late, stuck and diverged look the same from the outside. Naming one of them would be a guess.
+
+## Example
+    ranks 2,4,6-7 have not entered COMM_INIT; cannot tell why: no evidence of what they were doing
+
+## How to fix
+Record with thread and system-call evidence, or look at the named ranks with a stack dump while they hang.
+",
+};
+
+pub(super) const CHECK: Check = Check { meta: &META, run };
+
+fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
+    each(alignment, &META, found, &[Activity::Unknown], |late, raw| {
+        let verb = if late.roots.len() == 1 { "has" } else { "have" };
+        raw.finding.late = late.roots.clone();
+        raw.finding.late_ms = Some(millis(late.by));
+        raw.finding.confidence = Confidence::Low;
+        raw.finding.headline = format!("{} {verb} not come; cannot tell why", late.roots.phrase());
+        raw.finding.detail.push(missing_phrase(alignment, late));
+        let it = if late.roots.len() == 1 { "it was" } else { "they were" };
+        raw.finding.detail.push(format!("cause unknown: there is no evidence of what {it} doing (no threads, no system calls)"));
+    });
+    for instance in &alignment.waits.instances {
+        let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
+        if !place || !instance.lacking.is_empty() || instance.unsure.is_empty() {
+            continue;
+        }
+        let by = waited(alignment, instance);
+        if by >= alignment.limit {
+            found.extend(of_unsure(alignment, instance, by));
+        }
+    }
+}
+
+fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Option<Raw> {
+    let mut finding = blank(&META);
+    let comm = instance.comm.and_then(|comm| alignment.comm(comm));
+    finding.group = comm.map(|comm| comm.reference());
+    finding.first_visible = match instance.place {
+        Place::Collective(pos) => Some(pos),
+        _ => None,
+    };
+    finding.sides = report::waiting_sides(alignment, instance);
+    let waiters = instance.waiting();
+    finding.waiting = waiters.difference(&alignment.deaths.collateral);
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    finding.confidence = Confidence::Low;
+    let doubtful: RankSet = instance.unsure.iter().map(|(rank, _)| *rank).collect();
+    for (rank, reason) in &instance.unsure {
+        match finding.evidence.iter_mut().find(|fact| fact.text == *reason) {
+            Some(fact) => {
+                fact.ranks.insert(*rank);
+            }
+            None => finding.evidence.push(fact("gap", RankSet::from_iter([*rank]), reason.clone())),
+        }
+    }
+    let call = report::waiter_text(alignment, instance, instance.waiters.first()?);
+    let wait = if waiters.len() == 1 { "waits" } else { "wait" };
+    finding.headline = format!(
+        "{} {wait} for {} in {}; cannot tell for whom",
+        waiters.phrase(),
+        duration(millis(by)),
+        report::place_phrase(alignment, instance, &call)
+    );
+    finding.detail.push(format!("cannot tell whether {} entered it, because the record of these ranks is not complete", doubtful.phrase()));
+    Some(Raw { finding, rule: Rule::Wait, at: instance.since, roots: doubtful, open: true, comm: instance.comm })
+}

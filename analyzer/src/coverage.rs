@@ -1,0 +1,73 @@
+//! What was seen of the job and what was not.
+
+use rankdiff_trace::{GapCause, RankSet};
+
+use crate::align::Alignment;
+use crate::finding::{Coverage, Evidence};
+use crate::index::Base;
+use crate::words::counted;
+
+/// Fills the coverage of one attempt.
+pub(crate) fn of(alignment: &Alignment<'_>) -> Coverage {
+    let seen: RankSet = alignment.attempt.streams.iter().map(|stream| stream.rank).collect();
+    let members = alignment.comms.list.iter().flat_map(|comm| comm.members.iter().copied()).max();
+    let highest = seen.iter().last().max(members).map_or(0, |rank| rank + 1);
+    let world = alignment.options.expected_world.or(alignment.attempt.world).unwrap_or(0).max(highest);
+    // A world from a hostile file is not made into a set.
+    let listed = world.min(1 << 20);
+    let known: RankSet = (0..listed).collect();
+    let (complete, positions) = alignment
+        .compared
+        .iter()
+        .fold((0_u64, 0_u64), |sum, one| (sum.0.saturating_add(one.complete), sum.1.saturating_add(one.positions)));
+    Coverage {
+        ranks_expected: world as usize,
+        missing: known.difference(&seen),
+        ranks_seen: seen,
+        truncated: alignment.states.iter().filter(|state| state.torn).map(|state| state.rank).collect(),
+        gaps: gaps(alignment),
+        calls: alignment.attempt.streams.iter().map(|stream| stream.calls.len() as u64).sum(),
+        compared: if positions == 0 { 1.0 } else { complete as f64 / positions as f64 },
+        problems: alignment.problems.clone(),
+    }
+}
+
+/// The gaps of all ranks in words, alike ones together.
+pub(crate) fn gaps(alignment: &Alignment<'_>) -> Vec<Evidence> {
+    let mut found: Vec<Evidence> = Vec::new();
+    let mut note = |rank: u32, text: String| match found.iter_mut().find(|gap| gap.text == text) {
+        Some(gap) => {
+            gap.ranks.insert(rank);
+        }
+        None => found.push(Evidence { kind: "gap".to_owned(), ranks: RankSet::from_iter([rank]), text }),
+    };
+    for (at, stream) in alignment.attempt.streams.iter().enumerate() {
+        for gap in stream.trace.gaps.iter().filter(|gap| gap.events != Some(0)) {
+            let what = match gap.events {
+                Some(events) => counted(events, "event"),
+                None => "calls".to_owned(),
+            };
+            let last = stream.calls.iter().take_while(|call| call.enter <= gap.after).count();
+            let place = match gap.cause {
+                GapCause::LateAttach | GapCause::Unprobed => first_seen(alignment, at),
+                _ if gap.after > 0 && last > 0 => format!(", after the {last}. call seen of the rank"),
+                _ => String::new(),
+            };
+            note(stream.rank, format!("{what} {}{place}", gap.cause.describe()));
+        }
+    }
+    found
+}
+
+/// From which call on a rank is known, per communicator.
+fn first_seen(alignment: &Alignment<'_>, stream: usize) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for (at, comm) in alignment.comms.list.iter().enumerate() {
+        let track = alignment.tracks(at).iter().find(|track| track.stream == stream);
+        let Some((track, first)) = track.and_then(|track| Some((track, track.entries.first()?))) else { continue };
+        if track.base == Base::Inferred && parts.len() < 3 {
+            parts.push(format!("first seen at call {} of {} (inferred)", first.pos, comm.display()));
+        }
+    }
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) }
+}

@@ -1,0 +1,124 @@
+//! Creation of communicators: who called, who did not, and whether the callers meant the same groups.
+//!
+//! Calls belong together by the communicator they make, or by parent and ordinal on it.
+
+use std::collections::BTreeMap;
+
+use rankdiff_trace::{Call, Completion, Op, OpKind, RankSet};
+
+use crate::align::Alignment;
+use crate::index::takes_position;
+
+/// One creation, as far as calls of it were seen.
+#[derive(Debug, Clone)]
+pub(crate) struct Creation<'a> {
+    /// The communicator that reports name: the one made, else the parent.
+    pub(crate) comm: Option<usize>,
+    /// Stream, call, the communicator it made, whether it is pending.
+    pub(crate) callers: Vec<(usize, &'a Call, Option<usize>, bool)>,
+    /// Members that should call and did not.
+    pub(crate) missing: RankSet,
+    /// Callers by what they called, where they do not mean the same; the largest group first.
+    pub(crate) conflict: Vec<RankSet>,
+}
+
+/// What the calls of one creation have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    OnParent(usize, u64),
+    Made(usize),
+}
+
+pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
+    let mut groups: BTreeMap<Key, Vec<(usize, &'a Call, Option<usize>, bool)>> = BTreeMap::new();
+    for (at, stream) in alignment.attempt.streams.iter().enumerate() {
+        let mut ordinals: BTreeMap<usize, u64> = BTreeMap::new();
+        for &call in &stream.calls {
+            if call.op.kind() != OpKind::CommCreate || !takes_position(call) {
+                continue;
+            }
+            let parent = alignment.comms.of(at, call.comm);
+            let made = alignment.comms.of(at, call.made);
+            let pending = match call.completion {
+                Completion::At(_) => false,
+                Completion::Pending => true,
+                Completion::Unknown => call.exit.is_none(),
+            };
+            let key = match (parent, made) {
+                (Some(parent), _) => {
+                    let counted = ordinals.entry(parent).or_default();
+                    let ordinal = call.seq.unwrap_or(*counted);
+                    *counted = ordinal + 1;
+                    Key::OnParent(parent, ordinal)
+                }
+                (None, Some(made)) => Key::Made(made),
+                (None, None) => continue,
+            };
+            groups.entry(key).or_default().push((at, call, made, pending));
+        }
+    }
+    groups.into_iter().map(|(key, callers)| creation(alignment, key, callers)).collect()
+}
+
+fn creation<'a>(
+    alignment: &Alignment<'a>,
+    key: Key,
+    callers: Vec<(usize, &'a Call, Option<usize>, bool)>,
+) -> Creation<'a> {
+    let mut made: Vec<usize> = callers.iter().filter_map(|caller| caller.2).collect();
+    made.sort_unstable();
+    made.dedup();
+    let (parent, sole) = match key {
+        Key::OnParent(parent, _) => (Some(parent), if made.len() == 1 { made.first().copied() } else { None }),
+        Key::Made(made) => (None, Some(made)),
+    };
+    // A subset of the parent's members may make a communicator among themselves; then only these are expected.
+    let subset_only = callers.iter().all(|caller| matches!(caller.1.op, Op::CommInit | Op::CommCreate));
+    let expected: RankSet = match (parent, sole) {
+        (_, Some(made)) if parent.is_none() || subset_only => {
+            alignment.comm(made).map(|comm| comm.ranks()).unwrap_or_default()
+        }
+        (Some(parent), _) => alignment.comm(parent).map(|comm| comm.ranks()).unwrap_or_default(),
+        _ => RankSet::new(),
+    };
+    let rank = |stream: usize| alignment.attempt.streams.get(stream).map(|stream| stream.rank);
+    let called: RankSet = callers.iter().filter_map(|caller| rank(caller.0)).collect();
+    let missing = expected.iter().filter(|rank| !called.contains(*rank) && may_be_missed(alignment, *rank, sole)).collect();
+    Creation { comm: sole.or(parent), conflict: conflict(alignment, &callers), callers, missing }
+}
+
+/// Whether the absence of a call on this rank says anything.
+fn may_be_missed(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
+    let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
+    let uses_it = made.is_some_and(|made| {
+        alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty())
+    });
+    !uses_it && stream.trace.gaps.iter().all(|gap| gap.events == Some(0))
+}
+
+/// Callers of one ordinal that do not mean the same: other operations, or groups that share members but not their list.
+fn conflict(alignment: &Alignment<'_>, callers: &[(usize, &Call, Option<usize>, bool)]) -> Vec<RankSet> {
+    let mut groups: Vec<(Op, Option<usize>, RankSet)> = Vec::new();
+    for &(stream, call, made, _) in callers {
+        let Some(rank) = alignment.attempt.streams.get(stream).map(|stream| stream.rank) else { continue };
+        match groups.iter_mut().find(|group| group.0 == call.op && group.1 == made) {
+            Some(group) => {
+                group.2.insert(rank);
+            }
+            None => groups.push((call.op, made, RankSet::from_iter([rank]))),
+        }
+    }
+    let members = |made: Option<usize>| made.and_then(|made| alignment.comm(made)).map(|comm| comm.ranks());
+    let other_op = groups.windows(2).any(|pair| matches!(pair, [a, b] if a.0 != b.0));
+    let overlap = groups.iter().any(|(_, made, callers)| {
+        let Some(mine) = members(*made) else { return false };
+        groups.iter().any(|(_, other, theirs)| {
+            other != made && other.is_some() && !mine.intersection(theirs).is_empty() && !callers.is_empty()
+        })
+    });
+    if !(other_op || overlap) {
+        return Vec::new();
+    }
+    groups.sort_by_key(|group| (std::cmp::Reverse(group.2.len()), group.2.first()));
+    groups.into_iter().map(|group| group.2).collect()
+}

@@ -1,0 +1,336 @@
+//! What a difference between members means: a shift, another order, other code, another argument.
+//!
+//! Per communicator the first difference decides; later ones count only where the streams agree again in between, since
+//! behind a divergence nothing is comparable.
+
+use rankdiff_trace::RankSet;
+
+use crate::align::{Alignment, Comparison, Mismatch, What};
+use crate::index::{Base, Progress, Track};
+use crate::logical;
+use crate::permute;
+use crate::shift::{self, Shift};
+use crate::steps::Rhythm;
+use crate::vectors::Pair;
+
+/// Divergences of one communicator that are told apart.
+const MOST: usize = 16;
+
+/// What kind of difference it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Other code was reached.
+    OtherCall,
+    /// The same call with another argument.
+    OtherArgument,
+    /// The minority lacks calls.
+    Lacks(u64),
+    /// The minority made more calls.
+    Extra(u64),
+    /// The same calls in another order within so many positions.
+    Reordered { width: u64, several_threads: bool },
+    /// One side goes on with another step where the other has left the loop; which group left.
+    LoopLeft { group: usize },
+    /// Equal signatures, other meaning.
+    Meaning { exclusive: bool, run: u64 },
+}
+
+/// A difference between the members of a communicator.
+#[derive(Debug, Clone)]
+pub(crate) struct Divergence {
+    pub(crate) comm: usize,
+    pub(crate) kind: Kind,
+    pub(crate) what: What,
+    /// Where it shows.
+    pub(crate) visible: u64,
+    /// Where it began; `None` if it cannot be placed.
+    pub(crate) first: Option<u64>,
+    /// Tracks by what they called where it shows, the largest group first.
+    pub(crate) groups: Vec<Vec<usize>>,
+    /// Members that probably went wrong; empty without a majority.
+    pub(crate) suspects: RankSet,
+    /// When the first call that differs was entered.
+    pub(crate) at: i64,
+    /// Whether a member may be left waiting by it.
+    pub(crate) open: bool,
+    /// More differences of this kind on the communicator.
+    pub(crate) again: usize,
+    pub(crate) pairs: Vec<Pair>,
+}
+
+/// All divergences, in order of communicators and positions.
+pub(crate) fn find(alignment: &Alignment<'_>) -> Vec<Divergence> {
+    let mut found = Vec::new();
+    for (comm, compared) in alignment.compared.iter().enumerate() {
+        let before = found.len();
+        of_comm(alignment, comm, compared, &mut found);
+        if found.len() == before {
+            found.extend(by_length(alignment, comm));
+        }
+        if found.len() == before {
+            found.extend(logical::find(alignment, comm, compared));
+        }
+    }
+    found
+}
+
+fn of_comm(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, found: &mut Vec<Divergence>) {
+    let start = found.len();
+    let mut mismatches = compared.mismatches.iter().peekable();
+    let mut last: Option<u64> = None;
+    while let Some(mismatch) = mismatches.next() {
+        // Right behind a difference nothing is comparable unless the streams agreed again.
+        if last.is_some_and(|last| mismatch.pos <= last + 1) {
+            last = Some(mismatch.pos);
+            continue;
+        }
+        let Some(divergence) = explain(alignment, comm, compared, mismatch) else { continue };
+        last = Some(match divergence.kind {
+            Kind::Reordered { width, .. } => mismatch.pos + width - 1,
+            _ => mismatch.pos,
+        });
+        let is_final = matches!(divergence.kind, Kind::Lacks(_) | Kind::Extra(_) | Kind::LoopLeft { .. });
+        let alike = (start..found.len()).find(|&at| found.get(at).is_some_and(|held| is_alike(alignment, held, &divergence)));
+        if let Some(at) = alike {
+            found[at].again += 1;
+        } else if found.len() - start < MOST {
+            found.push(divergence);
+        }
+        if is_final {
+            break;
+        }
+    }
+}
+
+/// Whether two differences are the same fault met twice.
+fn is_alike(alignment: &Alignment<'_>, one: &Divergence, other: &Divergence) -> bool {
+    let sites = |divergence: &Divergence| -> Vec<u32> {
+        divergence
+            .groups
+            .iter()
+            .filter_map(|group| alignment.track(divergence.comm, *group.first()?)?.at(divergence.visible))
+            .map(|entry| entry.site)
+            .collect()
+    };
+    one.what == other.what
+        && std::mem::discriminant(&one.kind) == std::mem::discriminant(&other.kind)
+        && one.groups == other.groups
+        && sites(one) == sites(other)
+}
+
+fn explain(
+    alignment: &Alignment<'_>,
+    comm: usize,
+    compared: &Comparison,
+    mismatch: &Mismatch,
+) -> Option<Divergence> {
+    let tracks = alignment.tracks(comm);
+    let pos = mismatch.pos;
+    let major = tracks.get(*mismatch.groups.first()?.first()?)?;
+    let minor = tracks.get(*mismatch.groups.get(1)?.first()?)?;
+    let mut divergence = Divergence {
+        comm,
+        kind: if mismatch.what <= What::Form { Kind::OtherCall } else { Kind::OtherArgument },
+        what: mismatch.what,
+        visible: pos,
+        first: Some(pos),
+        groups: mismatch.groups.clone(),
+        suspects: suspects(alignment, comm, &mismatch.groups),
+        at: first_entry(alignment, tracks, &mismatch.groups, pos),
+        open: is_open(tracks, &mismatch.groups, pos),
+        again: 0,
+        pairs: mismatch.pairs.clone(),
+    };
+    if mismatch.what == What::Splits || resumes(compared, major, minor, pos) {
+        if mismatch.what > What::Form && other_code(alignment, compared, major, minor, pos) {
+            divergence.kind = Kind::OtherCall;
+        }
+        return Some(divergence);
+    }
+    let shifted = shift::find(major, minor, pos, alignment.options.k_shift);
+    if let Some(permuted) = permute::find(major, minor, pos)
+        && permute::beats(permuted, shifted)
+    {
+        divergence.kind = Kind::Reordered { width: permuted.width, several_threads: permuted.several_threads };
+        return Some(divergence);
+    }
+    if let Some(shift) = shifted {
+        apply(&mut divergence, shift);
+        return Some(divergence);
+    }
+    if let Some(group) = loop_left(alignment, comm, mismatch) {
+        divergence.kind = Kind::LoopLeft { group };
+        return Some(divergence);
+    }
+    if mismatch.what > What::Form {
+        let barrier = scalar_against_tensor(alignment, comm, major, minor, pos);
+        if barrier || other_code(alignment, compared, major, minor, pos) || skipped_ahead(major, minor, pos) {
+            divergence.kind = Kind::OtherCall;
+        }
+    }
+    Some(divergence)
+}
+
+fn apply(divergence: &mut Divergence, shift: Shift) {
+    divergence.kind = if shift.lacks { Kind::Lacks(shift.calls) } else { Kind::Extra(shift.calls) };
+    divergence.first = shift.first;
+}
+
+/// Whether both streams go on in agreement behind the difference, to the end of what both show.
+fn resumes(compared: &Comparison, major: &Track<'_>, minor: &Track<'_>, pos: u64) -> bool {
+    let (Some(a), Some(b)) = (major.at(pos + 1), minor.at(pos + 1)) else { return false };
+    if a.sig != b.sig {
+        return false;
+    }
+    // Later differences that are as rare as this one are faults of their own; a run of them is a shift.
+    let common_end = major.end().min(minor.end());
+    let after = compared.mismatches.iter().filter(|other| other.pos > pos && other.pos < common_end).count() as u64;
+    after.saturating_mul(4) <= common_end.saturating_sub(pos + 1)
+}
+
+/// Whether the two are in different code: one of the sites is one that all members have met at before.
+fn other_code(
+    alignment: &Alignment<'_>,
+    compared: &Comparison,
+    major: &Track<'_>,
+    minor: &Track<'_>,
+    pos: u64,
+) -> bool {
+    let (Some(a), Some(b)) = (major.at(pos), minor.at(pos)) else { return false };
+    if a.site == 0 || b.site == 0 || a.site == b.site {
+        return false;
+    }
+    let met = |site: u32| compared.met.iter().any(|met| met.0 == site);
+    // Only the innermost functions tell other code from another line of the same function.
+    alignment.tables.site_text(a.site) != alignment.tables.site_text(b.site) && (met(a.site) || met(b.site))
+}
+
+/// Whether the minority's call is the one that the stream's period foretells for a little later.
+fn skipped_ahead(major: &Track<'_>, minor: &Track<'_>, pos: u64) -> bool {
+    let Some(rhythm) = Rhythm::before(major, pos).filter(|rhythm| rhythm.period > 1) else { return false };
+    let Some(call) = minor.at(pos) else { return false };
+    (1..rhythm.period).any(|ahead| {
+        let foretold = (pos + ahead).checked_sub(rhythm.period).and_then(|pos| major.at(pos));
+        foretold.is_some_and(|foretold| foretold.meaning() == call.meaning())
+    })
+}
+
+/// One element against many, where a framework's barrier arrives as a one-element reduction.
+fn scalar_against_tensor(
+    alignment: &Alignment<'_>,
+    comm: usize,
+    major: &Track<'_>,
+    minor: &Track<'_>,
+    pos: u64,
+) -> bool {
+    let Some(comm) = alignment.comm(comm) else { return false };
+    let count = |track: &Track<'_>| {
+        track.at(pos).filter(|entry| crate::words::may_be_barrier(comm, entry.call.op)).and_then(|entry| entry.call.count)
+    };
+    let at_other_sites = major.at(pos).zip(minor.at(pos)).is_some_and(|(a, b)| a.site != b.site);
+    at_other_sites && matches!((count(major), count(minor)), (Some(1), Some(2..)) | (Some(2..), Some(1)))
+}
+
+/// The group that left the loop, where all agree on whole steps before and the other group begins another one.
+fn loop_left(alignment: &Alignment<'_>, comm: usize, mismatch: &Mismatch) -> Option<usize> {
+    if mismatch.groups.len() != 2 {
+        return None;
+    }
+    let pos = mismatch.pos;
+    let call_of = |group: usize| {
+        let track = alignment.track(comm, *mismatch.groups.get(group)?.first()?)?;
+        Some((track, track.at(pos)?))
+    };
+    (0..2).find(|&left| {
+        let (Some((_, leaving)), Some((track, staying))) = (call_of(left), call_of(1 - left)) else { return false };
+        let Some(rhythm) = Rhythm::before(track, pos).filter(|rhythm| rhythm.is_whole(pos)) else { return false };
+        let begins = track.at(pos - rhythm.period).is_some_and(|first| first.meaning() == staying.meaning());
+        begins && is_epilogue(alignment.tables.site_text(leaving.site))
+    })
+}
+
+/// Whether a call site says of itself that it is behind the end of a loop.
+pub(crate) fn is_epilogue(site: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "epoch_end", "end_epoch", "end_of_epoch", "after_epoch", "train_end", "end_train", "end_of_training",
+        "after_train", "fit_end", "finish", "teardown", "cleanup", "shutdown", "finalize", "epilogue", "destroy",
+    ];
+    let site = site.to_lowercase();
+    WORDS.iter().any(|word| site.contains(word))
+}
+
+/// The minority, if there is a real majority among the members.
+pub(crate) fn suspects(alignment: &Alignment<'_>, comm: usize, groups: &[Vec<usize>]) -> RankSet {
+    let total: usize = groups.iter().map(Vec::len).sum();
+    let largest = groups.first().map_or(0, Vec::len);
+    if largest * 2 <= total {
+        return RankSet::new();
+    }
+    // Members that were not seen could tip the balance.
+    let unseen = alignment.comm(comm).map_or(0, |comm| alignment.unseen(comm).len());
+    if largest * 2 <= total + unseen && unseen > 0 {
+        return RankSet::new();
+    }
+    groups.iter().skip(1).flat_map(|group| alignment.ranks_of(comm, group).iter().collect::<Vec<_>>()).collect()
+}
+
+fn first_entry(alignment: &Alignment<'_>, tracks: &[Track<'_>], groups: &[Vec<usize>], pos: u64) -> i64 {
+    let entries = groups.iter().flatten().filter_map(|&at| {
+        let track = tracks.get(at)?;
+        Some(alignment.entered(track.stream, track.at(pos)?.call))
+    });
+    entries.min().unwrap_or(i64::MAX)
+}
+
+/// Whether a call at the position may never have completed.
+fn is_open(tracks: &[Track<'_>], groups: &[Vec<usize>], pos: u64) -> bool {
+    groups.iter().flatten().any(|&at| {
+        let Some(track) = tracks.get(at) else { return false };
+        track.at(pos).is_some_and(|entry| match entry.progress {
+            Progress::Done => false,
+            Progress::Pending => true,
+            // A later call that completed shows that this one did.
+            Progress::Unknown => {
+                !track.entries.iter().rev().take_while(|later| later.pos > pos).any(|later| later.progress == Progress::Done)
+            }
+        })
+    })
+}
+
+/// No signature differs, but a member has fewer calls: where call sites say that it has been out of step for long, that
+/// is the divergence, and where it stands now only its consequence.
+fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
+    let tracks = alignment.tracks(comm);
+    let usable: Vec<usize> = (0..tracks.len())
+        .filter(|&at| {
+            tracks.get(at).is_some_and(|track| track.base == Base::Known && track.blind_after.is_none() && !track.entries.is_empty())
+        })
+        .collect();
+    let end = |at: usize| tracks.get(at).map_or(0, Track::end);
+    let short = usable.iter().map(|&at| end(at)).min()?;
+    let groups = [true, false].map(|longer| {
+        usable.iter().copied().filter(|&at| (end(at) > short) == longer).collect::<Vec<usize>>()
+    });
+    let [longer, shorter] = groups;
+    let (major, minor) = if longer.len() >= shorter.len() { (longer, shorter) } else { (shorter, longer) };
+    let (a, b) = (tracks.get(*major.first()?)?, tracks.get(*minor.first()?)?);
+    let shift = shift::find(a, b, short, alignment.options.k_shift)?;
+    let first = shift.first.filter(|&first| first < short)?;
+    let mut groups = vec![major, minor];
+    let suspects = suspects(alignment, comm, &groups);
+    let at = first_entry(alignment, tracks, &groups, first);
+    groups.retain(|group| !group.is_empty());
+    Some(Divergence {
+        comm,
+        kind: if shift.lacks { Kind::Lacks(shift.calls) } else { Kind::Extra(shift.calls) },
+        what: What::Op,
+        visible: short,
+        first: Some(first),
+        groups,
+        suspects,
+        at,
+        open: true,
+        again: 0,
+        pairs: Vec::new(),
+    })
+}

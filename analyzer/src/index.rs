@@ -1,0 +1,329 @@
+//! Positions: per communicator and member, which call stands where, and what is not known of the rest.
+//!
+//! Only executed collectives take a position. Positions come from the recorder's counters; where it had none they are
+//! counted, or, after a late attach, left open for `rebase` to fix.
+
+use rankdiff_trace::{
+    Call, CallFlags, Completion, GapCause, OpKind, Part, Semantics, Signature, SiteRef, TypeTable,
+};
+use rustc_hash::FxHashMap;
+
+use crate::comms::Comms;
+use crate::stream::{Attempt, RankStream};
+use crate::tables::Tables;
+use crate::vectors;
+
+/// What is known of a call's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Done,
+    Pending,
+    Unknown,
+}
+
+/// A call at its position.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry<'a> {
+    pub(crate) pos: u64,
+    pub(crate) call: &'a Call,
+    pub(crate) sig: u32,
+    pub(crate) site: u32,
+    pub(crate) label: u32,
+    pub(crate) step: Option<u64>,
+    pub(crate) progress: Progress,
+}
+
+impl Entry<'_> {
+    /// What the program meant by the call: equal for calls that do the same at the same place.
+    pub(crate) fn meaning(&self) -> (u32, u32, u32) {
+        (self.sig, self.site, self.label)
+    }
+}
+
+/// How a track's positions came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Base {
+    Known,
+    /// Fixed by overlap with other members.
+    Inferred,
+    /// Positions are relative to the first call seen.
+    Unknown,
+}
+
+/// One member's calls on one communicator.
+#[derive(Debug)]
+pub(crate) struct Track<'a> {
+    pub(crate) stream: usize,
+    pub(crate) rank: u32,
+    pub(crate) entries: Vec<Entry<'a>>,
+    pub(crate) base: Base,
+    /// Why calls after the last one may be missing from the record; `None` if none are.
+    pub(crate) blind_after: Option<String>,
+    /// Calls may have been made before the first one seen.
+    pub(crate) blind_before: bool,
+}
+
+impl<'a> Track<'a> {
+    /// One past the last position.
+    pub(crate) fn end(&self) -> u64 {
+        self.entries.last().map_or(0, |entry| entry.pos + 1)
+    }
+
+    /// The call at a position.
+    pub(crate) fn at(&self, pos: u64) -> Option<&Entry<'a>> {
+        let first = self.entries.first()?.pos;
+        let guess = usize::try_from(pos.checked_sub(first)?).ok()?;
+        // Without gaps the place is known; a gap only moves it towards the front.
+        match self.entries.get(guess) {
+            Some(entry) if entry.pos == pos => Some(entry),
+            _ => self.entries.binary_search_by_key(&pos, |entry| entry.pos).ok().and_then(|at| self.entries.get(at)),
+        }
+    }
+}
+
+/// Positions of the whole job.
+#[derive(Debug, Default)]
+pub(crate) struct Index<'a> {
+    /// By communicator; tracks in order of rank, one for each member with a stream.
+    pub(crate) tracks: Vec<Vec<Track<'a>>>,
+    /// By stream, parallel to its calls.
+    pub(crate) progress: Vec<Vec<Progress>>,
+    /// By stream: the number of a call's site.
+    pub(crate) sites: Vec<FxHashMap<SiteRef, u32>>,
+    /// Ranks with calls that were recorded into a graph.
+    pub(crate) captured: Vec<u32>,
+    pub(crate) problems: Vec<String>,
+}
+
+impl<'a> Index<'a> {
+    pub(crate) fn build(attempt: &Attempt<'a>, comms: &Comms<'a>, tables: &mut Tables) -> Index<'a> {
+        let mut index = Index { tracks: comms.list.iter().map(|_| Vec::new()).collect(), ..Index::default() };
+        for (at, stream) in attempt.streams.iter().enumerate() {
+            index.add(at, stream, comms, tables);
+        }
+        index
+    }
+
+    fn add(&mut self, at: usize, stream: &RankStream<'a>, comms: &Comms<'a>, tables: &mut Tables) {
+        let progress = progress(at, stream, comms);
+        let sites: FxHashMap<SiteRef, u32> =
+            stream.trace.sites.iter().map(|def| (def.id, tables.site(&def.frames))).collect();
+        let labels: FxHashMap<u32, u32> =
+            stream.trace.labels.iter().map(|(id, text)| (*id, tables.label(text))).collect();
+        let types = TypeTable::new(&stream.trace.types);
+        let mut steps = Steps::of(stream);
+        let mut by_comm: FxHashMap<usize, Vec<(Option<u64>, Entry<'a>)>> = FxHashMap::default();
+        let mut captured = false;
+        for (&call, &progress) in stream.calls.iter().zip(&progress) {
+            captured |= call.flags.contains(CallFlags::CAPTURED);
+            let step = steps.of_call(call);
+            if call.op.kind() != OpKind::Collective || !takes_position(call) {
+                continue;
+            }
+            let Some(comm_at) = comms.of(at, call.comm) else { continue };
+            let Some(comm) = comms.get(comm_at) else { continue };
+            let mut signature = Signature::with(call, comm.semantics, comm.inter, &types);
+            // An all-to-all with vectors is a vector form whatever its name: the members' sums differ legally.
+            if vectors::has_vectors(call)
+                && let Part::Is(elements) = &mut signature.elements
+            {
+                elements.times = None;
+            }
+            let entry = Entry {
+                pos: 0,
+                call,
+                sig: tables.signature(signature),
+                site: sites.get(&call.site).copied().unwrap_or(0),
+                label: labels.get(&call.label).copied().unwrap_or(0),
+                step,
+                progress,
+            };
+            by_comm.entry(comm_at).or_default().push((call.seq, entry));
+        }
+        if captured {
+            self.captured.push(stream.rank);
+        }
+        for (comm_at, comm) in comms.list.iter().enumerate() {
+            let calls = by_comm.remove(&comm_at).unwrap_or_default();
+            if calls.is_empty() && !comm.members.contains(&stream.rank) {
+                continue;
+            }
+            let mut track = self.track(at, stream, calls, comm.creation_unseen);
+            if track.entries.is_empty() {
+                track.blind_before = starts_blind(stream, u64::MAX);
+            }
+            if let Some(tracks) = self.tracks.get_mut(comm_at) {
+                tracks.push(track);
+            }
+        }
+        self.progress.push(progress);
+        self.sites.push(sites);
+    }
+
+    /// Puts one member's calls on one communicator into positions.
+    fn track(
+        &mut self,
+        at: usize,
+        stream: &RankStream<'a>,
+        calls: Vec<(Option<u64>, Entry<'a>)>,
+        creation_unseen: bool,
+    ) -> Track<'a> {
+        let mut track = Track {
+            stream: at,
+            rank: stream.rank,
+            entries: Vec::with_capacity(calls.len()),
+            base: Base::Known,
+            blind_after: None,
+            blind_before: false,
+        };
+        let first = calls.first().map_or(0, |(_, entry)| entry.call.enter);
+        let blind_start = !calls.is_empty() && starts_blind(stream, first);
+        let is_counted = calls.iter().any(|(seq, _)| seq.is_some());
+        // A counter that starts at 0 behind a late attach, on a communicator that existed before, counts from the attach.
+        let from_attach = creation_unseen && calls.first().is_some_and(|(seq, _)| *seq == Some(0));
+        if blind_start && (!is_counted || from_attach) {
+            track.base = Base::Unknown;
+        }
+        track.blind_before = blind_start;
+        let mut next = 0;
+        let mut last_enter = first;
+        let mut left_out = 0_usize;
+        for (seq, mut entry) in calls {
+            let lost = lost_between(stream, last_enter, entry.call.enter);
+            entry.pos = match seq {
+                Some(seq) => seq,
+                // Without a counter nothing places the calls behind a gap.
+                None if lost || left_out > 0 => {
+                    left_out += 1;
+                    continue;
+                }
+                None => next,
+            };
+            next = entry.pos.saturating_add(1);
+            last_enter = entry.call.enter;
+            track.entries.push(entry);
+        }
+        track.entries.sort_by_key(|entry| entry.pos);
+        let before = track.entries.len();
+        track.entries.dedup_by_key(|entry| entry.pos);
+        if track.entries.len() < before {
+            self.problems.push(format!(
+                "rank {}: {} calls have a position that another call has; the first of each was kept",
+                stream.rank,
+                before - track.entries.len()
+            ));
+        }
+        if left_out > 0 {
+            track.blind_after = Some(format!("{left_out} calls behind a gap have no position"));
+        } else {
+            track.blind_after = lost_after(stream, track.entries.iter().map(|entry| entry.call.enter).max().unwrap_or(0));
+        }
+        track
+    }
+}
+
+/// Whether a collective was executed by the program itself.
+pub(crate) fn takes_position(call: &Call) -> bool {
+    !call.flags.contains(CallFlags::CAPTURED) && !call.flags.contains(CallFlags::NESTED)
+}
+
+/// What is known of the end of every call of a stream.
+fn progress(at: usize, stream: &RankStream<'_>, comms: &Comms<'_>) -> Vec<Progress> {
+    let mut open = vec![false; stream.calls.len()];
+    // A thread is inside its last call and inside those around it: calls that did not return and are followed only by
+    // calls of lower levels. Any other call without a return lost it.
+    let mut innermost: FxHashMap<u32, u8> = FxHashMap::default();
+    for (slot, call) in open.iter_mut().zip(&stream.calls).rev() {
+        let level = comms.of(at, call.comm).and_then(|comm| comms.get(comm)).map_or(2, |comm| comm.level as u8);
+        let depth = if call.flags.contains(CallFlags::NESTED) { level.saturating_add(8) } else { level };
+        match innermost.get_mut(&call.thread) {
+            None => {
+                *slot = call.exit.is_none();
+                innermost.insert(call.thread, depth);
+            }
+            Some(reached) if depth < *reached => {
+                *slot = call.exit.is_none();
+                *reached = depth;
+            }
+            Some(_) => {}
+        }
+    }
+    stream
+        .calls
+        .iter()
+        .zip(open)
+        .map(|(call, open)| {
+            if call.flags.contains(CallFlags::DONE) {
+                return Progress::Done;
+            }
+            if call.flags.contains(CallFlags::INCOMPLETE) {
+                return Progress::Pending;
+            }
+            match call.completion {
+                Completion::At(_) => return Progress::Done,
+                Completion::Pending => return Progress::Pending,
+                Completion::Unknown => {}
+            }
+            let comm = comms.of(at, call.comm).and_then(|comm| comms.get(comm));
+            let blocks = comm.is_some_and(|comm| comm.semantics.contains(Semantics::BLOCKING))
+                && !call.flags.contains(CallFlags::NONBLOCKING);
+            if !blocks {
+                Progress::Unknown
+            } else if open {
+                Progress::Pending
+            } else {
+                Progress::Done
+            }
+        })
+        .collect()
+}
+
+/// Whether calls before this time may be missing from the record.
+fn starts_blind(stream: &RankStream<'_>, first: u64) -> bool {
+    stream.trace.gaps.iter().any(|gap| {
+        matches!(gap.cause, GapCause::LateAttach | GapCause::Unprobed) && gap.events != Some(0) && gap.after < first
+    })
+}
+
+/// Whether calls between two times are missing.
+fn lost_between(stream: &RankStream<'_>, from: u64, to: u64) -> bool {
+    stream.trace.gaps.iter().any(|gap| gap.events != Some(0) && gap.after >= from && gap.after < to)
+}
+
+/// Why calls after this time may be missing from the record.
+pub(crate) fn lost_after(stream: &RankStream<'_>, last: u64) -> Option<String> {
+    stream.trace.gaps.iter().find(|gap| gap.events != Some(0) && gap.before > last).map(|gap| match gap.events {
+        Some(events) => format!("{events} events {}", gap.cause.describe()),
+        None => format!("calls {}", gap.cause.describe()),
+    })
+}
+
+/// Step marks of a stream, walked along with its calls.
+struct Steps {
+    marks: Vec<rankdiff_trace::StepMark>,
+    next: usize,
+}
+
+impl Steps {
+    fn of(stream: &RankStream<'_>) -> Steps {
+        let mut marks = stream.trace.steps.clone();
+        marks.sort_by_key(|mark| (mark.at, mark.first_thread_seq));
+        Steps { marks, next: 0 }
+    }
+
+    /// The step that a call belongs to. Calls must come in order of entry.
+    fn of_call(&mut self, call: &Call) -> Option<u64> {
+        while let Some(mark) = self.marks.get(self.next) {
+            let begun = if mark.thread == call.thread && mark.thread != 0 {
+                mark.first_thread_seq <= call.thread_seq
+            } else {
+                mark.at <= call.enter
+            };
+            if !begun {
+                break;
+            }
+            self.next += 1;
+        }
+        self.marks.get(self.next.checked_sub(1)?).map(|mark| mark.step)
+    }
+}

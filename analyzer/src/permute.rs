@@ -1,0 +1,89 @@
+//! The permutation test: the same calls within a window, in another order.
+
+use crate::index::Track;
+use crate::shift::Shift;
+
+/// Longest window that is tried.
+const WIDEST: u64 = 64;
+
+/// A window with the same calls in another order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Permutation {
+    /// Calls in the window.
+    pub(crate) width: u64,
+    /// On one of the two ranks the calls of the window came from several threads.
+    pub(crate) several_threads: bool,
+}
+
+/// The smallest window from `visible` on that holds the same calls on both, behind which both agree again.
+pub(crate) fn find(major: &Track<'_>, minor: &Track<'_>, visible: u64) -> Option<Permutation> {
+    let mut balance: Vec<((u32, u32, u32), i64)> = Vec::new();
+    let mut change = |meaning: (u32, u32, u32), by: i64| {
+        match balance.iter_mut().find(|(held, _)| *held == meaning) {
+            Some((_, count)) => *count += by,
+            None => balance.push((meaning, by)),
+        }
+        balance.iter().all(|(_, count)| *count == 0)
+    };
+    for width in 1..=WIDEST {
+        let pos = visible + width - 1;
+        let (Some(a), Some(b)) = (major.at(pos), minor.at(pos)) else { return None };
+        change(a.meaning(), 1);
+        if change(b.meaning(), -1) && width > 1 {
+            let next = (major.at(pos + 1), minor.at(pos + 1));
+            if let (Some(a), Some(b)) = next
+                && a.sig != b.sig
+            {
+                continue;
+            }
+            return Some(Permutation { width, several_threads: threads(major, minor, visible, width) });
+        }
+    }
+    None
+}
+
+/// Whether the permutation is the better explanation of the two.
+pub(crate) fn beats(permutation: Permutation, shift: Option<Shift>) -> bool {
+    // In a stream that repeats, a shift by one call looks like a wide permutation up to the end of the record.
+    shift.is_none_or(|shift| permutation.width == 2 && shift.matched < 3 || shift.matched + 1 < permutation.width)
+}
+
+fn threads(major: &Track<'_>, minor: &Track<'_>, visible: u64, width: u64) -> bool {
+    let several = |track: &Track<'_>| {
+        let mut ids: Vec<u32> =
+            (visible..visible + width).filter_map(|pos| track.at(pos)).map(|entry| entry.call.thread).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids.len() > 1
+    };
+    several(major) || several(minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{beats, find};
+    use crate::shift;
+    use crate::testing::track;
+
+    #[test]
+    fn two_calls_in_the_other_order() {
+        let (a, b) = (track("xyxyst"), track("xyxyts"));
+        let found = find(&a, &b, 4).expect("a permutation");
+        assert_eq!(found.width, 2);
+        assert!(beats(found, shift::find(&a, &b, 4, 64)));
+    }
+
+    #[test]
+    fn a_moved_call_is_a_permutation_if_the_rest_agrees() {
+        let found = find(&track("xyzq"), &track("yzxq"), 0).expect("a permutation");
+        assert_eq!(found.width, 3);
+    }
+
+    #[test]
+    fn a_shift_in_a_repeating_stream_is_none() {
+        let (a, b) = (track("abcabcabcabc"), track("bcabcabcabca"));
+        let permutation = find(&a, &b, 0);
+        let shift = shift::find(&a, &b, 0, 64);
+        assert!(permutation.is_none_or(|found| !beats(found, shift)));
+    }
+}

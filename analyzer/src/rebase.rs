@@ -1,0 +1,120 @@
+//! Late attach: fixes the base of a member's positions from what overlaps with the other members.
+//!
+//! Content decides (signatures, sites, labels, step marks); time only chooses between places where the content fits
+//! equally, once per member, and what it chose is marked inferred. Where no place is clearly best the member is left out
+//! of the comparison and the report says so.
+
+use crate::index::{Base, Entry, Progress, Track};
+use crate::stream::Attempt;
+
+/// Calls on each side of the place that time suggests which are tried.
+const REACH: i64 = 2048;
+/// Calls that must agree if a difference follows.
+const PROOF: usize = 8;
+/// Calls that are compared for each place.
+const SAMPLE: usize = 4096;
+
+/// Fixes what can be fixed of one communicator's tracks. Returns what could not be, in words.
+pub(crate) fn fix(tracks: &mut [Track<'_>], attempt: &Attempt<'_>, name: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    let is_open = |track: &Track<'_>| track.base == Base::Unknown && !track.entries.is_empty();
+    if !tracks.iter().any(is_open) {
+        return problems;
+    }
+    if !tracks.iter().any(|track| track.base != Base::Unknown && !track.entries.is_empty()) {
+        // Nobody was seen from the start: positions count from the earliest call that was seen.
+        let earliest = (0..tracks.len())
+            .filter(|&at| tracks.get(at).is_some_and(is_open))
+            .min_by_key(|&at| tracks.get(at).and_then(|track| entered(track.entries.first()?, track, attempt)));
+        if let Some(track) = earliest.and_then(|at| tracks.get_mut(at)) {
+            track.base = Base::Inferred;
+        }
+    }
+    for at in 0..tracks.len() {
+        let Some(track) = tracks.get(at).filter(|track| is_open(track)) else { continue };
+        let reference = tracks
+            .iter()
+            .filter(|other| other.base != Base::Unknown && !other.entries.is_empty())
+            .max_by_key(|other| (other.base == Base::Known, other.entries.len(), std::cmp::Reverse(other.rank)));
+        let Some(offset) = reference.and_then(|reference| place(track, reference, attempt)) else {
+            problems.push(format!(
+                "rank {}: recorded from call {} of an unknown number on {name}; its place among the other ranks' calls cannot be fixed, so it was not compared",
+                track.rank,
+                track.entries.first().map_or(0, |entry| entry.pos)
+            ));
+            continue;
+        };
+        if let Some(track) = tracks.get_mut(at) {
+            for entry in &mut track.entries {
+                entry.pos = entry.pos.saturating_add(offset);
+            }
+            track.base = Base::Inferred;
+        }
+    }
+    problems
+}
+
+fn entered(entry: &Entry<'_>, track: &Track<'_>, attempt: &Attempt<'_>) -> Option<i64> {
+    attempt.streams.get(track.stream).map(|stream| stream.time(entry.call.enter))
+}
+
+/// How well a place fits.
+struct Fit {
+    offset: u64,
+    /// Everything that overlaps agrees.
+    whole: bool,
+    /// Median difference of entry times, ns.
+    apart: i64,
+}
+
+fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Option<u64> {
+    let first = track.entries.first()?;
+    let begun = entered(first, track, attempt)?;
+    let near = reference.entries.partition_point(|entry| entered(entry, reference, attempt).unwrap_or(0) < begun);
+    let near_pos = reference.entries.get(near.min(reference.entries.len() - 1))?.pos as i64;
+    let mut fits: Vec<Fit> = Vec::new();
+    for pos in (near_pos - REACH).max(0)..=near_pos + REACH {
+        let Some(offset) = (pos as u64).checked_sub(first.pos) else { continue };
+        if let Some(fit) = fit(track, reference, offset, attempt) {
+            fits.push(fit);
+        }
+    }
+    fits.sort_by_key(|fit| (fit.apart, fit.offset));
+    // Another place that fits must be far worse in time, else nothing tells the two apart.
+    let clear = |best: &Fit, next: Option<&Fit>| next.is_none_or(|next| best.apart.saturating_mul(3) <= next.apart);
+    let best = fits.first()?;
+    if !best.whole && clear(best, fits.get(1)) {
+        return Some(best.offset);
+    }
+    let mut whole = fits.iter().filter(|fit| fit.whole);
+    let best = whole.next()?;
+    clear(best, whole.next()).then_some(best.offset)
+}
+
+fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<'_>) -> Option<Fit> {
+    let mut agree = 0;
+    let mut whole = true;
+    let mut apart: Vec<i64> = Vec::new();
+    for entry in track.entries.iter().take(SAMPLE) {
+        let Some(other) = reference.at(entry.pos + offset) else { continue };
+        let steps_differ = entry.step.is_some() && other.step.is_some() && entry.step != other.step;
+        if entry.meaning() != other.meaning() || steps_differ {
+            // Completed calls fitted; only one that hangs may be a divergence rather than the wrong place.
+            if entry.progress == Progress::Done || agree < PROOF {
+                return None;
+            }
+            whole = false;
+            break;
+        }
+        agree += 1;
+        if apart.len() < 64 {
+            let times = (entered(entry, track, attempt)?, entered(other, reference, attempt)?);
+            apart.push((times.0 - times.1).abs());
+        }
+    }
+    if agree == 0 {
+        return None;
+    }
+    apart.sort_unstable();
+    Some(Fit { offset, whole, apart: apart.get(apart.len() / 2).copied().unwrap_or(i64::MAX) })
+}

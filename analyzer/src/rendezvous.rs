@@ -1,0 +1,206 @@
+//! What would happen if no send were buffered: the job's blocking sends, receives and barriers replayed with sends that
+//! return only when their receive was posted.
+//!
+//! Only whole records of one kind of job can be replayed: blocking libraries whose sends may buffer, no wildcards, no gaps.
+
+use std::collections::BTreeMap;
+
+use rankdiff_trace::{CallFlags, Op, OpKind, RankSet, Semantics};
+
+use crate::align::{Alignment, synchronises};
+use crate::index::takes_position;
+
+/// What a rank does next.
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    /// Channel, ordinal on it, whether the thread waits.
+    Send(usize, u64, bool),
+    Recv(usize, u64, bool),
+    /// Communicator and position.
+    Sync(usize, u64),
+}
+
+/// A rank whose send waits for ever if nothing is buffered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) rank: u32,
+    pub(crate) comm: usize,
+    pub(crate) stream: usize,
+    /// Index of the call in its stream.
+    pub(crate) call: usize,
+}
+
+/// The ranks that hang in a send if no send is buffered; empty if the job does not rely on buffers, or cannot be judged.
+pub(crate) fn held(alignment: &Alignment<'_>) -> Vec<Held> {
+    if alignment.divergences.iter().any(|one| one.open) || !alignment.waits.instances.is_empty() || !is_whole(alignment) {
+        return Vec::new();
+    }
+    let Some(mut replay) = Replay::of(alignment) else { return Vec::new() };
+    replay.run();
+    replay.held()
+}
+
+fn is_whole(alignment: &Alignment<'_>) -> bool {
+    let streams = &alignment.attempt.streams;
+    let whole = streams.iter().all(|stream| stream.trace.gaps.iter().all(|gap| gap.events == Some(0)));
+    let world = alignment.attempt.world.map_or(streams.len(), |world| world as usize);
+    whole && streams.len() == world
+}
+
+/// Communicator, source, destination, tag.
+type Channel = (usize, u32, u32, Option<i64>);
+
+struct Replay {
+    ranks: Vec<u32>,
+    /// Per stream: actions, with the index of the call.
+    programs: Vec<Vec<(Action, usize)>>,
+    next: Vec<usize>,
+    channels: Vec<Channel>,
+    /// Per channel: sends and receives posted.
+    posted: Vec<(u64, u64)>,
+    /// Members of each communicator with a stream, and how many have come to each position.
+    members: Vec<u64>,
+    arrived: BTreeMap<(usize, u64), u64>,
+}
+
+impl Replay {
+    fn of(alignment: &Alignment<'_>) -> Option<Replay> {
+        let mut ids: BTreeMap<Channel, usize> = BTreeMap::new();
+        let mut counts: Vec<(u64, u64)> = Vec::new();
+        let mut replay = Replay {
+            ranks: alignment.attempt.streams.iter().map(|stream| stream.rank).collect(),
+            programs: Vec::new(),
+            next: vec![0; alignment.attempt.streams.len()],
+            channels: Vec::new(),
+            posted: Vec::new(),
+            members: alignment.comms.list.iter().map(|comm| comm.members.len() as u64).collect(),
+            arrived: BTreeMap::new(),
+        };
+        let mut any_send = false;
+        for (at, stream) in alignment.attempt.streams.iter().enumerate() {
+            let mut program = Vec::new();
+            let mut positions: BTreeMap<usize, u64> = BTreeMap::new();
+            for (index, &call) in stream.calls.iter().enumerate() {
+                let Some(comm_at) = alignment.comms.of(at, call.comm) else { continue };
+                let Some(comm) = alignment.comm(comm_at) else { continue };
+                if !takes_position(call) {
+                    continue;
+                }
+                let waits = comm.semantics.contains(Semantics::BLOCKING) && !call.flags.contains(CallFlags::NONBLOCKING);
+                // A combined send and receive, and a batch, post both before they wait.
+                let follows = stream.calls.get(index + 1).filter(|next| next.thread == call.thread);
+                let overlaps = follows.is_some_and(|next| call.exit.is_none_or(|exit| next.enter < exit || next.enter == call.enter));
+                let waits = waits && !call.flags.contains(CallFlags::GROUPED) && !overlaps;
+                match call.op.kind() {
+                    OpKind::PointToPoint => {
+                        if call.flags.contains(CallFlags::ANY_SOURCE) || call.flags.contains(CallFlags::ANY_TAG) {
+                            return None;
+                        }
+                        let Some(peer) = call.peer.map(|peer| comm.global(peer)) else { continue };
+                        let sends = call.op == Op::Send;
+                        any_send |= sends && waits && comm.semantics.contains(Semantics::SENDS_MAY_BUFFER);
+                        let (source, destination) = if sends { (stream.rank, peer) } else { (peer, stream.rank) };
+                        let channel = (comm_at, source, destination, call.tag);
+                        let id = *ids.entry(channel).or_insert_with(|| {
+                            replay.channels.push(channel);
+                            replay.posted.push((0, 0));
+                            counts.push((0, 0));
+                            replay.channels.len() - 1
+                        });
+                        let Some(count) = counts.get_mut(id) else { continue };
+                        let count = if sends { &mut count.0 } else { &mut count.1 };
+                        *count += 1;
+                        let action = if sends { Action::Send(id, *count, waits) } else { Action::Recv(id, *count, waits) };
+                        program.push((action, index));
+                    }
+                    OpKind::Collective => {
+                        let next = positions.entry(comm_at).or_default();
+                        let pos = call.seq.unwrap_or(*next);
+                        *next = pos + 1;
+                        if waits && synchronises(call.op) && comm.members.len() > 1 {
+                            program.push((Action::Sync(comm_at, pos), index));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            replay.programs.push(program);
+        }
+        any_send.then_some(replay)
+    }
+
+    /// Lets every rank go as far as it can, again and again until none moves.
+    fn run(&mut self) {
+        let mut entered = vec![false; self.next.len()];
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for at in 0..self.next.len() {
+                while let Some((action, _)) = self.program_at(at) {
+                    if let Some(entered) = entered.get_mut(at)
+                        && !*entered
+                    {
+                        *entered = true;
+                        moved = true;
+                        self.post(action);
+                    }
+                    if !self.returns(action) {
+                        break;
+                    }
+                    if let (Some(next), Some(entered)) = (self.next.get_mut(at), entered.get_mut(at)) {
+                        *next += 1;
+                        *entered = false;
+                        moved = true;
+                    }
+                }
+            }
+        }
+    }
+
+    fn program_at(&self, at: usize) -> Option<(Action, usize)> {
+        self.programs.get(at)?.get(*self.next.get(at)?).copied()
+    }
+
+    fn post(&mut self, action: Action) {
+        match action {
+            Action::Send(channel, count, _) => {
+                if let Some(posted) = self.posted.get_mut(channel) {
+                    posted.0 = posted.0.max(count);
+                }
+            }
+            Action::Recv(channel, count, _) => {
+                if let Some(posted) = self.posted.get_mut(channel) {
+                    posted.1 = posted.1.max(count);
+                }
+            }
+            Action::Sync(comm, pos) => *self.arrived.entry((comm, pos)).or_default() += 1,
+        }
+    }
+
+    fn returns(&self, action: Action) -> bool {
+        let posted = |channel: usize| self.posted.get(channel).copied().unwrap_or_default();
+        match action {
+            Action::Send(channel, count, waits) => !waits || posted(channel).1 >= count,
+            Action::Recv(channel, count, waits) => !waits || posted(channel).0 >= count,
+            Action::Sync(comm, pos) => self.arrived.get(&(comm, pos)).copied().unwrap_or(0) >= self.members.get(comm).copied().unwrap_or(0),
+        }
+    }
+
+    fn held(&self) -> Vec<Held> {
+        (0..self.next.len())
+            .filter_map(|at| {
+                let (Action::Send(channel, ..), call) = self.program_at(at)? else { return None };
+                let &(comm, _, peer, _) = self.channels.get(channel)?;
+                // Only those in front of the circle: their peer hangs in a send as well.
+                let other = self.ranks.iter().position(|&rank| rank == peer)?;
+                matches!(self.program_at(other), Some((Action::Send(..), _)))
+                    .then_some(Held { rank: *self.ranks.get(at)?, comm, stream: at, call })
+            })
+            .collect()
+    }
+}
+
+/// The ranks of a result.
+pub(crate) fn ranks(held: &[Held]) -> RankSet {
+    held.iter().map(|held| held.rank).collect()
+}

@@ -1,0 +1,259 @@
+//! Input traces as one call stream per global rank: which rank a process plays, several ranks per process, several
+//! attempts of the job, one clock for all.
+//!
+//! Not here: communicators and positions (`comms`, `index`), what a rank was doing at the end (`state`).
+
+use std::collections::BTreeMap;
+
+use rankdiff_trace::{Call, CommRef, ProcessTrace};
+use rustc_hash::FxHashMap;
+
+/// The calls of one global rank, in the order they were entered.
+#[derive(Debug)]
+pub(crate) struct RankStream<'a> {
+    pub(crate) rank: u32,
+    pub(crate) trace: &'a ProcessTrace,
+    pub(crate) calls: Vec<&'a Call>,
+    /// What turns a time of this stream into the job's time.
+    clock: i64,
+    /// Whether times of this stream compare with other streams' times.
+    pub(crate) has_clock: bool,
+}
+
+impl RankStream<'_> {
+    /// A time of this stream on the job's clock, ns.
+    pub(crate) fn time(&self, ns: u64) -> i64 {
+        i64::try_from(ns).unwrap_or(i64::MAX / 2).saturating_add(self.clock)
+    }
+}
+
+/// The ranks of one attempt of the job, ascending.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) number: u32,
+    pub(crate) streams: Vec<RankStream<'a>>,
+    /// Number of ranks, where some process knew it.
+    pub(crate) world: Option<u32>,
+    /// What could not be used, in words.
+    pub(crate) problems: Vec<String>,
+}
+
+/// The attempts of a job, latest first.
+pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
+    let clocks = Clocks::of(traces);
+    let mut attempts: BTreeMap<u32, BTreeMap<u32, Vec<Candidate<'_>>>> = BTreeMap::new();
+    let mut worlds: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut problems = Vec::new();
+    for trace in traces {
+        let plays = Plays::of(trace);
+        for (rank, attempt, world) in &plays.ranks {
+            attempts.entry(*attempt).or_default().entry(*rank).or_default();
+            if let Some(world) = world {
+                let known = worlds.entry(*attempt).or_default();
+                *known = (*known).max(*world);
+            }
+        }
+        let (by_rank, orphans) = plays.share_out(trace);
+        if orphans > 0 {
+            problems.push(format!(
+                "process {} on host '{}': its rank is not known; its {orphans} calls were left out (give the rank in the environment or record from the start)",
+                trace.key.pid, trace.key.host
+            ));
+        }
+        for (rank, attempt, calls) in by_rank {
+            attempts.entry(attempt).or_default().entry(rank).or_default().push(Candidate { trace, calls });
+        }
+    }
+    let mut found: Vec<Attempt<'_>> = attempts
+        .into_iter()
+        .map(|(number, ranks)| {
+            let mut attempt =
+                Attempt { number, world: worlds.get(&number).copied(), problems: Vec::new(), streams: Vec::new() };
+            for (rank, mut candidates) in ranks {
+                // Children of a rank (data loaders) inherit its environment: the process that communicates plays it.
+                candidates.sort_by(|a, b| b.calls.len().cmp(&a.calls.len()).then_with(|| a.trace.key.cmp(&b.trace.key)));
+                let mut candidates = candidates.into_iter();
+                let Some(chosen) = candidates.next() else { continue };
+                for other in candidates.filter(|other| !other.calls.is_empty()) {
+                    attempt.problems.push(format!(
+                        "rank {rank}: processes {} and {} both claim it; the {} calls of the latter were left out",
+                        chosen.trace.key.pid,
+                        other.trace.key.pid,
+                        other.calls.len()
+                    ));
+                }
+                let (clock, has_clock) = clocks.offset(chosen.trace);
+                let mut calls = chosen.calls;
+                calls.sort_by_key(|call| (call.enter, call.thread, call.thread_seq));
+                attempt.streams.push(RankStream { rank, trace: chosen.trace, calls, clock, has_clock });
+            }
+            attempt
+        })
+        .collect();
+    found.reverse();
+    match found.first_mut() {
+        Some(latest) => latest.problems.splice(0..0, problems).for_each(drop),
+        None => found.push(Attempt { problems, ..Attempt::default() }),
+    }
+    found
+}
+
+struct Candidate<'a> {
+    trace: &'a ProcessTrace,
+    calls: Vec<&'a Call>,
+}
+
+/// Which ranks a process plays.
+struct Plays {
+    /// Rank, attempt, world.
+    ranks: Vec<(u32, u32, Option<u32>)>,
+    owners: FxHashMap<CommRef, u32>,
+}
+
+impl Plays {
+    fn of(trace: &ProcessTrace) -> Plays {
+        // A later definition of a rank replaces an earlier one of the same attempt.
+        let mut by_rank: BTreeMap<(u32, u32), Option<u32>> = BTreeMap::new();
+        for def in &trace.ranks {
+            let world = by_rank.entry((def.attempt, def.rank)).or_default();
+            *world = def.world.or(*world);
+        }
+        let mut ranks: Vec<(u32, u32, Option<u32>)> =
+            by_rank.into_iter().map(|((attempt, rank), world)| (rank, attempt, world)).collect();
+        let attempt = ranks.iter().map(|known| known.1).max().unwrap_or(0);
+        let mut owners = FxHashMap::default();
+        for def in &trace.comms {
+            let Some(owner) = def.owner else { continue };
+            owners.insert(def.id, owner);
+            if !ranks.iter().any(|known| known.0 == owner && known.1 == attempt) {
+                ranks.push((owner, attempt, None));
+            }
+        }
+        if ranks.is_empty() {
+            // Nothing said which rank it is, but its place in a communicator whose members are known does.
+            let inferred = trace.comms.iter().find_map(|def| {
+                let mine = def.my_rank? as usize;
+                def.members.get(mine).copied().or_else(|| (def.name == "world").then_some(def.my_rank?))
+            });
+            ranks.extend(inferred.map(|rank| (rank, attempt, None)));
+        }
+        Plays { ranks, owners }
+    }
+
+    /// The calls of each rank; and how many calls no rank could be found for.
+    fn share_out<'a>(&self, trace: &'a ProcessTrace) -> (Vec<(u32, u32, Vec<&'a Call>)>, usize) {
+        let latest = self.ranks.iter().map(|known| known.1).max().unwrap_or(0);
+        let own: Vec<&(u32, u32, Option<u32>)> = self.ranks.iter().filter(|known| known.1 == latest).collect();
+        let mut by_rank: BTreeMap<u32, Vec<&Call>> = own.iter().map(|known| (known.0, Vec::new())).collect();
+        let sole = if own.len() == 1 { own.first().map(|known| known.0) } else { None };
+        let mut orphans = 0;
+        for call in &trace.calls {
+            let owner = call
+                .rank
+                .or_else(|| self.owners.get(&call.comm).copied())
+                .or_else(|| self.owners.get(&call.made).copied())
+                .or(sole);
+            match owner {
+                Some(rank) => by_rank.entry(rank).or_default().push(call),
+                None => orphans += 1,
+            }
+        }
+        (by_rank.into_iter().map(|(rank, calls)| (rank, latest, calls)).collect(), orphans)
+    }
+}
+
+/// How streams' clocks relate: equal on one host, joined over the wall clock between hosts.
+struct Clocks {
+    one_host: bool,
+    /// Wall clock minus monotonic clock, by host.
+    by_host: BTreeMap<String, i64>,
+    /// The smallest of them, so that times stay small numbers.
+    base: i64,
+}
+
+impl Clocks {
+    fn of(traces: &[ProcessTrace]) -> Clocks {
+        let mut by_host: BTreeMap<String, i64> = BTreeMap::new();
+        let mut hosts: Vec<&str> = traces.iter().map(|trace| trace.key.host.as_str()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        for trace in traces {
+            if let Some(clock) = trace.clocks.first() {
+                let offset = i128::from(clock.realtime) - i128::from(clock.monotonic);
+                by_host.entry(trace.key.host.clone()).or_insert(i64::try_from(offset).unwrap_or(0));
+            }
+        }
+        let base = by_host.values().copied().min().unwrap_or(0);
+        Clocks { one_host: hosts.len() <= 1, by_host, base }
+    }
+
+    fn offset(&self, trace: &ProcessTrace) -> (i64, bool) {
+        if self.one_host {
+            return (0, true);
+        }
+        match self.by_host.get(&trace.key.host) {
+            Some(offset) => (offset.saturating_sub(self.base), true),
+            None => (0, false),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rankdiff_trace::{Call, ClockSnapshot, CommDef, CommRef, ProcessKey, ProcessTrace, RankDef};
+
+    use super::attempts;
+
+    fn process(host: &str, pid: u32, ranks: &[(u32, u32)]) -> ProcessTrace {
+        ProcessTrace {
+            key: ProcessKey { host: host.into(), pid, start_time: 0 },
+            ranks: ranks.iter().map(|&(rank, attempt)| RankDef { rank, attempt, ..RankDef::default() }).collect(),
+            ..ProcessTrace::default()
+        }
+    }
+
+    #[test]
+    fn several_ranks_in_one_process_are_told_apart_by_the_communicators_owner() {
+        let mut trace = process("a", 1, &[]);
+        for (id, owner) in [(1, 4), (2, 5)] {
+            trace.comms.push(CommDef { id: CommRef(id), owner: Some(owner), ..CommDef::default() });
+            trace.calls.push(Call { comm: CommRef(id), ..Call::default() });
+        }
+        let found = attempts(std::slice::from_ref(&trace));
+        let ranks: Vec<(u32, usize)> = found[0].streams.iter().map(|s| (s.rank, s.calls.len())).collect();
+        assert_eq!(ranks, [(4, 1), (5, 1)]);
+    }
+
+    #[test]
+    fn the_latest_attempt_comes_first_and_helpers_do_not_shadow_a_rank() {
+        let mut old = process("a", 1, &[(0, 0)]);
+        old.calls.push(Call::default());
+        let mut new = process("a", 2, &[(0, 1)]);
+        new.calls.push(Call::default());
+        let helper = process("a", 3, &[(0, 1)]);
+        let traces = [helper, old, new];
+        let found = attempts(&traces);
+        assert_eq!(found.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(found[0].streams[0].trace.key.pid, 2);
+    }
+
+    #[test]
+    fn hosts_are_joined_over_the_wall_clock() {
+        let mut a = process("a", 1, &[(0, 0)]);
+        a.clocks.push(ClockSnapshot { monotonic: 1_000, realtime: 51_000, boottime: 0 });
+        let mut b = process("b", 1, &[(1, 0)]);
+        b.clocks.push(ClockSnapshot { monotonic: 900, realtime: 51_000, boottime: 0 });
+        let traces = [a, b];
+        let found = attempts(&traces);
+        assert_eq!(found[0].streams[0].time(1_000), found[0].streams[1].time(900));
+    }
+
+    #[test]
+    fn calls_without_a_rank_are_a_problem_in_words() {
+        let mut trace = process("a", 7, &[]);
+        trace.calls.push(Call::default());
+        let traces = [trace];
+        let found = attempts(&traces);
+        assert!(found[0].problems[0].contains("rank is not known"), "{:?}", found[0].problems);
+    }
+}

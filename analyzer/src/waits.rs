@@ -1,0 +1,511 @@
+//! Who waits for whom: ranks, the calls they wait in, and the members those calls wait for.
+//!
+//! The graph has a node per waiting rank and one per call that cannot complete, never an edge per pair of ranks, so
+//! that ten thousand ranks in one barrier are one node and ten thousand edges.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use rankdiff_trace::{Call, Life, RankSet, Semantics};
+
+use crate::align::{Alignment, synchronises};
+use crate::creation::{self, Creation};
+use crate::diverge::Kind;
+use crate::index::{Base, Progress, Track};
+
+/// Where something is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A collective that some members have not entered.
+    Collective(u64),
+    /// A collective in which members made different calls.
+    Diverged(u64),
+    /// A collective that all have entered, behind one that is not complete.
+    Behind(u64),
+    /// Creation of a communicator: index into [`Waits::creations`].
+    Creation(usize),
+    /// A send or receive: index into the messages without a partner.
+    Message(usize),
+}
+
+/// A rank inside a call that cannot complete.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiter<'a> {
+    pub(crate) rank: u32,
+    pub(crate) stream: usize,
+    pub(crate) call: &'a Call,
+    /// Position on the communicator, where it has one.
+    pub(crate) pos: Option<u64>,
+    pub(crate) since: i64,
+    /// Its thread is inside the call, so that it cannot do anything else.
+    pub(crate) blocks: bool,
+}
+
+/// A call that cannot complete, who waits in it, and for whom.
+#[derive(Debug)]
+pub(crate) struct Instance<'a> {
+    pub(crate) place: Place,
+    pub(crate) comm: Option<usize>,
+    pub(crate) waiters: Vec<Waiter<'a>>,
+    /// Members that have not entered it by the end of their records.
+    pub(crate) lacking: RankSet,
+    /// Members of which that cannot be said, and why.
+    pub(crate) unsure: Vec<(u32, String)>,
+    /// Entry of the first waiter.
+    pub(crate) since: i64,
+}
+
+impl Instance<'_> {
+    pub(crate) fn waiting(&self) -> RankSet {
+        self.waiters.iter().map(|waiter| waiter.rank).collect()
+    }
+}
+
+/// A collective that all members entered with one signature and that is not complete.
+#[derive(Debug)]
+pub(crate) struct Stuck {
+    pub(crate) comm: usize,
+    pub(crate) pos: u64,
+    pub(crate) pending: RankSet,
+    pub(crate) done: RankSet,
+    /// Since when nothing but the device or the network can be missing.
+    pub(crate) since: i64,
+}
+
+/// All waits of the job.
+#[derive(Debug, Default)]
+pub(crate) struct Waits<'a> {
+    pub(crate) instances: Vec<Instance<'a>>,
+    pub(crate) stuck: Vec<Stuck>,
+    pub(crate) creations: Vec<Creation<'a>>,
+    /// Instances that wait for a rank.
+    wanted: BTreeMap<u32, Vec<usize>>,
+    /// Instances that a rank waits in.
+    waits_in: BTreeMap<u32, Vec<usize>>,
+}
+
+pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
+    let mut waits = Waits { creations: creation::all(alignment), ..Waits::default() };
+    for comm in 0..alignment.comms.list.len() {
+        let open = alignment.divergences.iter().find(|one| one.comm == comm && one.open);
+        match open {
+            Some(open) if !matches!(open.kind, Kind::Meaning { .. }) => diverged(alignment, comm, open, &mut waits),
+            _ => {
+                lacking(alignment, comm, &mut waits);
+                stuck(alignment, comm, &mut waits);
+            }
+        }
+    }
+    creations(alignment, &mut waits);
+    messages(alignment, &mut waits);
+    waits.link();
+    behind(alignment, &mut waits);
+    waits.link();
+    waits
+}
+
+fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u64) -> Option<Waiter<'a>> {
+    let start = track.entries.partition_point(|entry| entry.pos < from);
+    let entry = track.entries.get(start..)?.iter().find(|entry| entry.progress != Progress::Done)?;
+    let blocks = alignment.comm(comm).is_some_and(|comm| comm.semantics.contains(Semantics::BLOCKING));
+    Some(Waiter {
+        rank: track.rank,
+        stream: track.stream,
+        call: entry.call,
+        pos: Some(entry.pos),
+        since: alignment.entered(track.stream, entry.call),
+        blocks: blocks && entry.progress == Progress::Pending && entry.call.exit.is_none(),
+    })
+}
+
+/// The position that the members with the fewest calls lack.
+fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
+    let Some(group) = alignment.comm(comm).filter(|group| group.members.len() > 1) else { return };
+    let tracks: Vec<&Track<'a>> = alignment.tracks(comm).iter().filter(|track| track.base != Base::Unknown).collect();
+    let is_certain = |track: &Track<'_>| track.blind_after.is_none() && !(track.entries.is_empty() && track.blind_before);
+    let Some(pos) = tracks.iter().filter(|track| is_certain(track)).map(|track| track.end()).min() else { return };
+    let waiters: Vec<Waiter<'a>> = tracks
+        .iter()
+        .filter(|track| track.end() > pos)
+        .filter_map(|track| waiter(alignment, comm, track, pos))
+        .collect();
+    let Some(since) = waiters.iter().map(|waiter| waiter.since).min() else { return };
+    // A complete call of all members shows that all entered it, whatever the record of one of them says.
+    let refuted = tracks.iter().filter_map(|track| track.at(pos)).any(|entry| {
+        entry.progress == Progress::Done
+            && synchronises(entry.call.op)
+            && !entry.call.flags.contains(rankdiff_trace::CallFlags::DONE)
+            && entry.call.result.unwrap_or(0) == 0
+    });
+    let mut instance = Instance {
+        place: Place::Collective(pos),
+        comm: Some(comm),
+        waiters,
+        lacking: RankSet::new(),
+        unsure: Vec::new(),
+        since,
+    };
+    for track in alignment.tracks(comm) {
+        let unknown_base = track.base == Base::Unknown;
+        if track.end() > pos && !unknown_base {
+            continue;
+        }
+        let state = alignment.states.get(track.stream);
+        let reason = if unknown_base {
+            Some("its place among the other ranks' calls is not known".to_owned())
+        } else if let Some(lost) = &track.blind_after {
+            Some(lost.clone())
+        } else if track.entries.is_empty() && track.blind_before {
+            Some("its calls before the recorder was attached are not known".to_owned())
+        } else if refuted {
+            Some("its record ends before the others'".to_owned())
+        } else if state.is_some_and(|state| state.ended.is_none() && state.horizon < since) {
+            Some("its record ends before the others entered the call".to_owned())
+        } else {
+            None
+        };
+        match reason {
+            Some(reason) => instance.unsure.push((track.rank, reason)),
+            None => {
+                instance.lacking.insert(track.rank);
+            }
+        }
+    }
+    for rank in alignment.unseen(group).iter() {
+        instance.unsure.push((rank, "it has no trace".to_owned()));
+    }
+    waits.instances.push(instance);
+}
+
+/// Members that wait in a call in which others made another one.
+fn diverged<'a>(
+    alignment: &Alignment<'a>,
+    comm: usize,
+    divergence: &crate::diverge::Divergence,
+    waits: &mut Waits<'a>,
+) {
+    let tracks = alignment.tracks(comm);
+    let waiters: Vec<Waiter<'a>> =
+        tracks.iter().filter_map(|track| waiter(alignment, comm, track, divergence.visible)).collect();
+    let Some(since) = waiters.iter().map(|waiter| waiter.since).min() else { return };
+    let minority: RankSet = divergence
+        .groups
+        .iter()
+        .skip(1)
+        .flat_map(|group| alignment.ranks_of(comm, group).iter().collect::<Vec<_>>())
+        .collect();
+    let short = tracks.iter().filter(|track| track.end() <= divergence.visible).map(|track| track.rank);
+    let lacking = minority.iter().chain(short).collect();
+    waits.instances.push(Instance {
+        place: Place::Diverged(divergence.visible),
+        comm: Some(comm),
+        waiters,
+        lacking,
+        unsure: Vec::new(),
+        since,
+    });
+}
+
+/// The first call of a communicator that is pending although all members entered it.
+fn stuck(alignment: &Alignment<'_>, comm: usize, waits: &mut Waits<'_>) {
+    let Some(group) = alignment.comm(comm).filter(|group| group.members.len() > 1) else { return };
+    let tracks = alignment.tracks(comm);
+    if tracks.len() < group.members.len() || tracks.iter().any(|track| track.base == Base::Unknown) {
+        return;
+    }
+    let first_pending = |track: &Track<'_>| {
+        track.entries.iter().find(|entry| entry.progress == Progress::Pending).map(|entry| entry.pos)
+    };
+    let Some(pos) = tracks.iter().filter_map(first_pending).min() else { return };
+    let entries: Vec<_> = tracks.iter().filter_map(|track| Some((track, track.at(pos)?))).collect();
+    if entries.len() < tracks.len() {
+        return;
+    }
+    let ranks = |progress: fn(Progress) -> bool| {
+        entries.iter().filter(|(_, entry)| progress(entry.progress)).map(|(track, _)| track.rank).collect::<RankSet>()
+    };
+    let done = ranks(|progress| progress == Progress::Done);
+    let pending = ranks(|progress| progress != Progress::Done);
+    let moment = |track: &Track<'_>, call: &Call| {
+        let stream = alignment.attempt.streams.get(track.stream);
+        let end = match call.completion {
+            rankdiff_trace::Completion::At(at) => at,
+            _ => call.enter,
+        };
+        stream.map_or(0, |stream| stream.time(end.max(call.enter)))
+    };
+    let since = entries.iter().map(|(track, entry)| moment(track, entry.call)).max().unwrap_or(0);
+    waits.stuck.push(Stuck { comm, pos, pending, done, since });
+}
+
+fn creations<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
+    for (at, creation) in waits.creations.iter().enumerate() {
+        let waiters: Vec<Waiter<'a>> = creation
+            .callers
+            .iter()
+            .filter(|caller| caller.3)
+            .filter_map(|&(stream, call, _, _)| {
+                let rank = alignment.attempt.streams.get(stream)?.rank;
+                let since = alignment.entered(stream, call);
+                // Creating a communicator blocks in every library unless it says otherwise.
+                let blocks = call.exit.is_none();
+                Some(Waiter { rank, stream, call, pos: None, since, blocks })
+            })
+            .collect();
+        let Some(since) = waiters.iter().map(|waiter| waiter.since).min() else { continue };
+        let (lacking, unsure): (Vec<u32>, Vec<u32>) = creation.missing.iter().partition(|rank| {
+            alignment.state_of(*rank).is_some_and(|state| state.ended.is_some() || state.horizon >= since)
+        });
+        waits.instances.push(Instance {
+            place: Place::Creation(at),
+            comm: creation.comm,
+            waiters,
+            lacking: lacking.into_iter().collect(),
+            unsure: unsure.into_iter().map(|rank| (rank, "its record ends before".to_owned())).collect(),
+            since,
+        });
+    }
+}
+
+fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
+    for (at, single) in alignment.messages.singles.iter().enumerate() {
+        let comm = alignment.comm(single.comm);
+        let semantics = comm.map(|comm| comm.semantics).unwrap_or_default();
+        let sends = single.end.call.op == rankdiff_trace::Op::Send;
+        let waiting = match single.end.progress {
+            Progress::Done => false,
+            Progress::Pending => true,
+            // A receive cannot be complete without its send; a send can where it may be buffered.
+            Progress::Unknown => !sends || !semantics.contains(Semantics::SENDS_MAY_BUFFER),
+        };
+        if !waiting {
+            continue;
+        }
+        let since = alignment.entered(single.end.stream, single.end.call);
+        let blocks = semantics.contains(Semantics::BLOCKING)
+            && single.end.progress == Progress::Pending
+            && single.end.call.exit.is_none();
+        let known = alignment.state_of(single.peer).is_some_and(|state| state.ended.is_some() || state.horizon >= since);
+        let unsure = if known { Vec::new() } else { vec![(single.peer, "its record ends before".to_owned())] };
+        waits.instances.push(Instance {
+            place: Place::Message(at),
+            comm: Some(single.comm),
+            waiters: vec![Waiter {
+                rank: single.end.rank,
+                stream: single.end.stream,
+                call: single.end.call,
+                pos: None,
+                since,
+                blocks,
+            }],
+            lacking: if known { RankSet::from_iter([single.peer]) } else { RankSet::new() },
+            unsure,
+            since,
+        });
+    }
+}
+
+/// A call that all entered is not the device's fault where a member's earlier call is still waiting for somebody.
+fn behind<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
+    let mut kept = Vec::new();
+    for stuck in std::mem::take(&mut waits.stuck) {
+        let tracks = alignment.tracks(stuck.comm);
+        let mut held_up = RankSet::new();
+        for track in tracks {
+            let Some(entry) = track.at(stuck.pos) else { continue };
+            let entered = alignment.entered(track.stream, entry.call);
+            let earlier = waits.waits_in.get(&track.rank).into_iter().flatten().any(|&at| {
+                let instance = waits.instances.get(at);
+                instance.is_some_and(|instance| {
+                    instance.comm != Some(stuck.comm)
+                        && instance.waiters.iter().any(|waiter| waiter.rank == track.rank && waiter.since <= entered)
+                })
+            });
+            if earlier {
+                held_up.insert(track.rank);
+            }
+        }
+        if held_up.is_empty() {
+            kept.push(stuck);
+            continue;
+        }
+        let waiters: Vec<Waiter<'a>> =
+            tracks.iter().filter_map(|track| waiter(alignment, stuck.comm, track, stuck.pos)).collect();
+        let since = waiters.iter().map(|waiter| waiter.since).min().unwrap_or(stuck.since);
+        waits.instances.push(Instance {
+            place: Place::Behind(stuck.pos),
+            comm: Some(stuck.comm),
+            waiters: waiters.into_iter().filter(|waiter| !held_up.contains(waiter.rank)).collect(),
+            lacking: held_up,
+            unsure: Vec::new(),
+            since,
+        });
+    }
+    waits.stuck = kept;
+}
+
+impl<'a> Waits<'a> {
+    fn link(&mut self) {
+        self.wanted.clear();
+        self.waits_in.clear();
+        for (at, instance) in self.instances.iter().enumerate() {
+            for rank in instance.lacking.iter() {
+                self.wanted.entry(rank).or_default().push(at);
+            }
+            for waiter in &instance.waiters {
+                self.waits_in.entry(waiter.rank).or_default().push(at);
+            }
+        }
+    }
+
+    /// Instances that a rank waits in.
+    pub(crate) fn of_rank(&self, rank: u32) -> impl Iterator<Item = &Instance<'a>> {
+        self.waits_in.get(&rank).into_iter().flatten().filter_map(|&at| self.instances.get(at))
+    }
+
+    /// Instances that wait for a rank.
+    pub(crate) fn for_rank(&self, rank: u32) -> impl Iterator<Item = &Instance<'a>> {
+        self.wanted.get(&rank).into_iter().flatten().filter_map(|&at| self.instances.get(at))
+    }
+
+    /// Whether a rank waits for somebody and does nothing else.
+    pub(crate) fn is_held(&self, alignment: &Alignment<'_>, rank: u32) -> bool {
+        let Some(state) = alignment.state_of(rank).filter(|state| !state.is_gone()) else { return false };
+        let working = matches!(state.life, Some(Life::Running));
+        self.of_rank(rank).any(|instance| {
+            instance.waiters.iter().any(|waiter| waiter.rank == rank && (waiter.blocks || !working))
+        })
+    }
+
+    /// Ranks that wait for one of these, and those that wait for them in turn.
+    pub(crate) fn victims(&self, of: &RankSet) -> (RankSet, RankSet) {
+        let mut direct = RankSet::new();
+        for instance in of.iter().flat_map(|rank| self.for_rank(rank)) {
+            direct.extend(instance.waiters.iter().map(|waiter| waiter.rank).filter(|rank| !of.contains(*rank)));
+        }
+        let mut seen = of.union(&direct);
+        let mut queue: VecDeque<u32> = direct.iter().collect();
+        let mut visited: BTreeSet<usize> = BTreeSet::new();
+        let mut transitive = RankSet::new();
+        while let Some(rank) = queue.pop_front() {
+            for &at in self.wanted.get(&rank).into_iter().flatten() {
+                if !visited.insert(at) {
+                    continue;
+                }
+                for waiter in self.instances.get(at).into_iter().flat_map(|instance| &instance.waiters) {
+                    if seen.insert(waiter.rank) {
+                        transitive.insert(waiter.rank);
+                        queue.push_back(waiter.rank);
+                    }
+                }
+            }
+        }
+        (direct, transitive)
+    }
+
+    /// Sets of ranks that wait for one another in a circle, with the instances between them.
+    pub(crate) fn cycles(&self, alignment: &Alignment<'_>) -> Vec<Cycle> {
+        let mut graph: DiGraph<Node, ()> = DiGraph::new();
+        let mut ranks: BTreeMap<u32, NodeIndex> = BTreeMap::new();
+        for &rank in self.waits_in.keys() {
+            if self.is_held(alignment, rank) {
+                ranks.insert(rank, graph.add_node(Node::Rank(rank)));
+            }
+        }
+        for (at, instance) in self.instances.iter().enumerate() {
+            if matches!(instance.place, Place::Diverged(_) | Place::Behind(_)) {
+                continue;
+            }
+            let node = graph.add_node(Node::Instance(at));
+            for from in instance.waiters.iter().filter_map(|waiter| ranks.get(&waiter.rank)) {
+                graph.add_edge(*from, node, ());
+            }
+            for to in instance.lacking.iter().filter_map(|rank| ranks.get(&rank).copied()) {
+                graph.add_edge(node, to, ());
+            }
+        }
+        let mut cycles: Vec<Cycle> = tarjan_scc(&graph)
+            .into_iter()
+            .filter(|component| component.len() > 1)
+            .filter_map(|component| self.shortest_cycle(&graph, &component))
+            .collect();
+        cycles.sort_by_key(|cycle| cycle.since);
+        cycles
+    }
+
+    /// A shortest cycle of a component, from the rank that waited first.
+    fn shortest_cycle(&self, graph: &DiGraph<Node, ()>, component: &[NodeIndex]) -> Option<Cycle> {
+        let inside: BTreeSet<NodeIndex> = component.iter().copied().collect();
+        let members: BTreeSet<usize> = component
+            .iter()
+            .filter_map(|&node| match graph[node] {
+                Node::Instance(at) => Some(at),
+                Node::Rank(_) => None,
+            })
+            .collect();
+        let since = |rank: u32| {
+            self.waits_in
+                .get(&rank)
+                .into_iter()
+                .flatten()
+                .filter(|at| members.contains(at))
+                .filter_map(|&at| self.instances.get(at)?.waiters.iter().find(|waiter| waiter.rank == rank))
+                .map(|waiter| waiter.since)
+                .min()
+        };
+        let mut starts: Vec<(i64, u32, NodeIndex)> = component
+            .iter()
+            .filter_map(|&node| match graph[node] {
+                Node::Rank(rank) => Some((since(rank)?, rank, node)),
+                Node::Instance(_) => None,
+            })
+            .collect();
+        starts.sort_unstable();
+        let &(first, _, start) = starts.first()?;
+        let mut from: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
+        let mut queue = VecDeque::from([start]);
+        while let Some(node) = queue.pop_front() {
+            let mut next: Vec<NodeIndex> = graph.neighbors(node).filter(|next| inside.contains(next)).collect();
+            next.sort_unstable();
+            for next in next {
+                if next == start {
+                    let mut path = vec![node];
+                    let mut at = node;
+                    while let Some(&before) = from.get(&at) {
+                        path.push(before);
+                        at = before;
+                    }
+                    path.reverse();
+                    let mut cycle = Cycle { since: first, ..Cycle::default() };
+                    for node in path {
+                        match graph[node] {
+                            Node::Rank(rank) => cycle.ranks.push(rank),
+                            Node::Instance(at) => cycle.instances.push(at),
+                        }
+                    }
+                    return Some(cycle);
+                }
+                if next != start && !from.contains_key(&next) {
+                    from.insert(next, node);
+                    queue.push_back(next);
+                }
+            }
+        }
+        None
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Node {
+    Rank(u32),
+    Instance(usize),
+}
+
+/// Ranks that wait for one another in a circle: each waits, in the instance of the same index, for the next.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Cycle {
+    pub(crate) ranks: Vec<u32>,
+    pub(crate) instances: Vec<usize>,
+    pub(crate) since: i64,
+}

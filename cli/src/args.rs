@@ -1,0 +1,324 @@
+//! The command line: flags and their help, nothing else.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use rankdiff_trace::RankSet;
+
+/// Says where the ranks of a distributed job first stopped agreeing on their collective calls.
+#[derive(Debug, Parser)]
+#[command(
+    name = "rankdiff",
+    version,
+    about,
+    max_term_width = 100,
+    propagate_version = true,
+    after_help = "Start with `rankdiff demo`. To record a job of your own: `rankdiff record -- mpirun -n 4 ./job`.\n\
+                  Exit codes: 0 nothing at or above --fail-on, 1 findings, 2 usage or unreadable input, 3 inconclusive\n\
+                  with --strict; `record` passes the job's own code through (128+n for a signal, 124 after --timeout)\n\
+                  and uses 125 for its own failures, 126 and 127 for a command that cannot be run or found."
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Colour the output.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Global options")]
+    pub color: Color,
+    /// Say more on stderr; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
+    pub verbose: u8,
+    /// Say nothing on stderr but errors.
+    #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
+    pub quiet: bool,
+}
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a real local job with a known fault, record it with eBPF and show the verdict.
+    Demo(Demo),
+    /// Start a job, record its collective calls and say what went wrong.
+    Record(Record),
+    /// Analyze recorded traces: the first divergence, who waits for whom, what is missing.
+    Analyze(Analyze),
+    /// Print the calls of a trace, one line each.
+    Show(Show),
+    /// Turn a scenario file into a trace directory.
+    Synth(Synth),
+    /// List the functions of a process or library that would be probed, and how.
+    ListProbes(ListProbes),
+    /// Check what recording needs on this machine, and say how to get what is missing.
+    Doctor,
+    /// Explain a finding's code: what it means, why it matters, how to fix it.
+    Explain(Explain),
+    /// Print a shell's completion script.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write the pages of all commands into a directory.
+    Man {
+        /// Write one page per command into this directory.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// The demo's job: starts its ranks and waits for them.
+    #[command(hide = true)]
+    DemoJob(DemoJob),
+    /// One rank of the demo's job.
+    #[command(hide = true)]
+    DemoRank(DemoJob),
+}
+
+/// `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff demo          rank 6 is one step behind when the others validate\n  \
+                        rankdiff demo stall    four of eight ranks are held in a driver call before the first barrier")]
+pub struct Demo {
+    /// Which story.
+    #[arg(value_enum, default_value_t = Story::Diverge)]
+    pub story: Story,
+    /// Keep the trace here [default: rankdiff-trace-TIME in the current directory].
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// The fault's place.
+    #[command(flatten)]
+    pub fault: Fault,
+}
+
+/// Which story the demo tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Story {
+    /// One rank is a step behind and makes another call than the rest.
+    Diverge,
+    /// Half of the ranks never arrive: a driver call is retried for ever.
+    Stall,
+}
+
+/// Where the demo's fault lies (for tests: the verdict must follow).
+#[derive(Debug, Clone, Args)]
+pub struct Fault {
+    /// Rank that goes wrong.
+    #[arg(long, hide = true, default_value_t = 6)]
+    pub fault_rank: u32,
+    /// Steps before the others validate.
+    #[arg(long, hide = true, default_value_t = 20)]
+    pub fault_step: u32,
+    /// Nothing goes wrong.
+    #[arg(long, hide = true)]
+    pub healthy: bool,
+    /// Number of ranks.
+    #[arg(long, hide = true, default_value_t = 8)]
+    pub ranks: u32,
+}
+
+/// The hidden commands of the demo's job.
+#[derive(Debug, Args)]
+pub struct DemoJob {
+    /// Which story.
+    #[arg(long, value_enum, default_value_t = Story::Diverge)]
+    pub story: Story,
+    /// The fault's place.
+    #[command(flatten)]
+    pub fault: Fault,
+}
+
+/// `record`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff record -- mpirun -n 4 ./job\n  \
+                        rankdiff record -o trace --timeout 10m -- torchrun --nproc-per-node=8 train.py\n  \
+                        srun rankdiff record -o /scratch/trace -- ./job      one recorder per task, one directory")]
+pub struct Record {
+    /// Write the trace into this directory [default: rankdiff-trace-TIME in the current directory].
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// End the job after this time (`90`, `90s`, `10m`, `2h`), after a look at what each rank is doing.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
+    /// Look at the ranks when no call was made for this long, and take waits longer than this for a hang.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub stall_after: Duration,
+    /// Size of the ring buffer between kernel and recorder in MiB, a power of two.
+    #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = ring_mib)]
+    pub ring: u32,
+    /// Probe this library or executable as well (found by itself where the job names or loads it).
+    #[arg(long = "library", value_name = "FILE")]
+    pub libraries: Vec<PathBuf>,
+    /// Do not analyze at the end.
+    #[arg(long)]
+    pub no_verdict: bool,
+    /// Command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// What is reported, and when it fails.
+#[derive(Debug, Clone, Args)]
+pub struct Report {
+    /// How to print the report: full, concise or json.
+    #[arg(long, value_name = "FORMAT", default_value = "full")]
+    pub format: String,
+    /// Fail (exit 1) from this severity on.
+    #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = FailOn::Error)]
+    pub fail_on: FailOn,
+    /// Exit 3 where nothing can be told.
+    #[arg(long)]
+    pub strict: bool,
+    /// Waits longer than this are a hang, mismatches need no limit.
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
+    pub stall_after: Duration,
+    /// Report these codes only (`D001`, or a prefix: `D`).
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    pub select: Vec<String>,
+    /// Leave these codes out.
+    #[arg(long, value_name = "CODE", value_delimiter = ',')]
+    pub ignore: Vec<String>,
+}
+
+/// Severities to fail on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FailOn {
+    /// Notes and graver.
+    Note,
+    /// Warnings and errors.
+    Warning,
+    /// Errors.
+    Error,
+    /// Nothing.
+    Never,
+}
+
+/// `analyze`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  rankdiff analyze                      the newest trace in the current directory\n  \
+                        rankdiff analyze trace --format json\n  rankdiff analyze trace --fail-on warning --strict"
+)]
+pub struct Analyze {
+    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Report.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// `show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Only these ranks (`0-3,8`).
+    #[arg(long, value_name = "RANKS")]
+    pub rank: Option<RankSet>,
+    /// Only calls on communicators whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    pub comm: Option<String>,
+    /// Only the last N calls of each rank.
+    #[arg(long, value_name = "N")]
+    pub last: Option<usize>,
+    /// One line of text, or one JSON object, for each call.
+    #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
+    pub format: ShowFormat,
+    /// A summary instead of the calls: ranks, calls, bytes, gaps.
+    #[arg(long, conflicts_with_all = ["comm", "last"])]
+    pub info: bool,
+}
+
+/// How `show` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShowFormat {
+    /// For people.
+    Text,
+    /// For programs: one object a line.
+    JsonLines,
+}
+
+/// `synth`.
+#[derive(Debug, Args)]
+pub struct Synth {
+    /// Scenario file (YAML, one or more documents).
+    pub file: PathBuf,
+    /// Which document, by its id; needed where the file holds several.
+    #[arg(long, value_name = "ID")]
+    pub case: Option<String>,
+    /// The trace directory to write; must not hold a trace.
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+}
+
+/// `list-probes`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff list-probes 4711                 a running process\n  \
+                        rankdiff list-probes libnccl.so.2         a library (path, or a name the loader finds)")]
+pub struct ListProbes {
+    /// Process id, or library or executable.
+    #[arg(value_name = "PID|FILE")]
+    pub target: String,
+}
+
+/// `explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// Code (`D001`) or name (`op-mismatch`); without one, all are listed.
+    pub code: Option<String>,
+}
+
+/// Parses `90`, `90s`, `1.5s`, `500ms`, `10m`, `2h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let factor = match unit.trim() {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err(format!("unknown unit `{unit}`: use ms, s, m or h")),
+    };
+    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 30s or 10m".to_owned())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+fn ring_mib(text: &str) -> Result<u32, String> {
+    let mib: u32 = text.parse().map_err(|_| "expected a number of MiB".to_owned())?;
+    if mib.is_power_of_two() && mib <= 1024 { Ok(mib) } else { Err("must be a power of two, at most 1024".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Cli, duration};
+    use clap::CommandFactory as _;
+    use std::time::Duration;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("90").expect("seconds"), Duration::from_secs(90));
+        assert_eq!(duration("1.5s").expect("seconds"), Duration::from_millis(1500));
+        assert_eq!(duration("250ms").expect("milliseconds"), Duration::from_millis(250));
+        assert_eq!(duration("2h").expect("hours"), Duration::from_secs(7200));
+        for bad in ["", "s", "5 parsecs", "-1", "1e400h"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,2 @@
+const DIVERGE: &[Shipped] = &[];
+const STALL: &[Shipped] = &[];

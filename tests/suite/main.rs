@@ -1,0 +1,4 @@
+//! Tests over the whole repository and the real binary.
+
+mod dependencies;
+mod repository;

@@ -1,0 +1,35 @@
+//! Every bound of the format in one place. A reader refuses what is over them before it allocates; a writer stays below.
+//!
+//! The numbers are part of the format (docs/format.md, 'Limits'): raising one needs a new minor version.
+
+/// Bytes of a segment's header.
+pub const MAX_HEADER: usize = 64 << 10;
+/// Bytes of a block's payload as stored.
+pub const MAX_STORED: usize = 17 << 20;
+/// Bytes of a block's payload after decompression.
+pub const MAX_RAW: usize = 16 << 20;
+/// Bytes of a block's digest table.
+pub const MAX_TABLE: usize = 8 << 20;
+/// Records in a block.
+pub const MAX_RECORDS: usize = 65_536;
+/// Bytes that one record may take in a payload.
+pub const MAX_RECORD: usize = 8 << 20;
+/// Bytes of one string.
+pub const MAX_STRING: usize = 64 << 10;
+/// Bytes that a block's strings may take once every reference to its string table is resolved.
+pub const MAX_EXPANDED: usize = 64 << 20;
+/// Elements of a call's split vector.
+pub const MAX_VECTOR: usize = 1 << 18;
+/// Members that a communicator's definition lists.
+pub const MAX_MEMBERS: usize = 1 << 20;
+/// Runs of a derived type.
+pub const MAX_RUNS: usize = 1 << 18;
+/// Frames of a call site.
+pub const MAX_FRAMES: usize = 512;
+/// Segments of one stream.
+pub const MAX_SEGMENTS: u32 = 1_000_000;
+/// Bytes of a `job.HOST.json`.
+pub const MAX_JOB_INFO: u64 = 1 << 20;
+
+/// A writer seals a block when its records may take this much: one more record still fits below [`MAX_RAW`].
+pub(crate) const SEAL_AT: usize = MAX_RAW - MAX_RECORD;

@@ -1,0 +1,33 @@
+//! Records the collective calls of running processes with eBPF: finds libraries, places probes, drains events.
+
+pub mod attach;
+pub mod btf;
+pub mod describe;
+pub mod elf;
+pub mod limits;
+mod loader;
+pub mod maps;
+pub mod object;
+pub mod points;
+pub mod predict;
+pub mod privilege;
+pub mod prologue;
+mod python;
+
+pub mod caller;
+pub mod calls;
+pub mod clock;
+pub mod communicators;
+pub mod events;
+pub mod identify;
+pub mod image;
+pub mod installed;
+pub mod planner;
+pub mod process;
+pub mod procfs;
+pub mod record;
+pub mod session;
+pub mod sites;
+pub mod snapshot;
+pub mod symbols;
+pub mod thread;

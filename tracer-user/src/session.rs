@@ -1,0 +1,592 @@
+//! A recording: events from the ring to the streams of the processes they belong to.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aya::maps::{MapData, RingBuf};
+use rankdiff_common::event::{Header, Signal, TaskEnd};
+use rankdiff_common::map::lost;
+use rankdiff_trace::{EndedBy, Gap, GapCause, Life, Record};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::attach::{AttachError, Attacher, LoadOptions};
+use crate::calls::Shared;
+use crate::clock;
+use crate::elf::ElfInfo;
+use crate::events::{Event, parse};
+use crate::maps::{self, FileKey};
+use crate::planner::{Found, Planner, Request, inspect};
+use crate::points::PlanOptions;
+use crate::process::{Process, StreamOptions};
+use crate::procfs;
+use crate::sites::Resolver;
+use crate::snapshot::{self, Observer};
+
+/// Most events taken in one drain, so that timers and signals are served under any load.
+const DRAIN_LIMIT: usize = 200_000;
+/// How long the end of a recording waits for the names of call sites.
+const NAMES_WAIT: Duration = Duration::from_secs(5);
+
+/// A recording cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The kernel or the system refuses the probes.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// A worker thread could not be started.
+    #[error("cannot start a worker thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// How to record.
+#[derive(Debug, Clone)]
+pub struct SessionOptions {
+    /// How streams are written.
+    pub streams: StreamOptions,
+    /// Size of the ring and the like.
+    pub load: LoadOptions,
+    /// What is probed.
+    pub plan: PlanOptions,
+}
+
+/// What was attached.
+#[derive(Debug, Clone, Default)]
+pub struct Attached {
+    /// Files with probes, each with its number of probe points.
+    pub files: Vec<(PathBuf, usize)>,
+    /// Files or functions that could not be probed, and why.
+    pub problems: Vec<String>,
+}
+
+/// What a recording saw.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Streams written.
+    pub streams: usize,
+    /// Calls written.
+    pub calls: u64,
+    /// Calls known to be lost in the ring.
+    pub lost: u64,
+    /// Calls that could not be written.
+    pub unwritten: u64,
+    /// Ring records that were not understood.
+    pub bad_records: u64,
+    /// Bytes written.
+    pub bytes: u64,
+    /// Watched processes seen.
+    pub processes: usize,
+    /// Whether a record could not be written.
+    pub write_failed: bool,
+}
+
+/// A recording.
+pub struct Session {
+    options: SessionOptions,
+    attacher: Attacher,
+    ring: RingBuf<MapData>,
+    planner: Planner,
+    resolver: Option<Resolver>,
+    objects: FxHashMap<FileKey, Arc<ElfInfo>>,
+    libraries: FxHashSet<FileKey>,
+    asked: FxHashSet<FileKey>,
+    processes: FxHashMap<u32, Process>,
+    finished: Totals,
+    /// Processes whose maps are to be looked at.
+    to_scan: FxHashSet<u32>,
+    /// Attached since the last look.
+    news: Attached,
+    bad_records: u64,
+    events: u64,
+    last_call: Option<Instant>,
+    observer: Observer,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("events", &self.events)
+            .field("processes", &self.processes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Loads the programs; nothing is watched yet.
+    pub fn start(options: SessionOptions) -> Result<Session, SessionError> {
+        let mut attacher = Attacher::load(&options.load)?;
+        let ring = attacher.take_ring()?;
+        let planner = Planner::start(options.plan.clone()).map_err(SessionError::Thread)?;
+        let resolver = Resolver::start().map_err(SessionError::Thread)?;
+        Ok(Session {
+            options,
+            attacher,
+            ring,
+            planner,
+            resolver: Some(resolver),
+            objects: FxHashMap::default(),
+            libraries: FxHashSet::default(),
+            asked: FxHashSet::default(),
+            processes: FxHashMap::default(),
+            finished: Totals::default(),
+            to_scan: FxHashSet::default(),
+            news: Attached::default(),
+            bad_records: 0,
+            events: 0,
+            last_call: None,
+            observer: Observer::default(),
+        })
+    }
+
+    /// Probes files before the job starts.
+    pub fn attach_files(&mut self, files: &[PathBuf]) -> Attached {
+        for path in files {
+            let Ok(key) = FileKey::of(path) else { continue };
+            if self.asked.insert(key) {
+                let request = Request { key, open: path.clone(), shown: path.clone(), symbols: true };
+                let found = inspect(request, &self.options.plan);
+                self.take_found(found);
+            }
+        }
+        std::mem::take(&mut self.news)
+    }
+
+    /// Watches a process and what it starts.
+    pub fn watch(&mut self, pid: u32) -> Result<(), AttachError> {
+        self.attacher.watch(pid)
+    }
+
+    /// Ends watching a process; what it has started stays watched.
+    pub fn unwatch(&mut self, pid: u32) -> Result<(), AttachError> {
+        self.attacher.unwatch(pid)
+    }
+
+    /// What was attached since the last time, for messages.
+    pub fn take_news(&mut self) -> Attached {
+        std::mem::take(&mut self.news)
+    }
+
+    /// When the last call was seen.
+    pub fn last_call(&self) -> Option<Instant> {
+        self.last_call
+    }
+
+    /// Ring records taken so far.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Processes that are watched, alive and not `except`.
+    pub fn alive(&self, except: u32) -> Vec<u32> {
+        let mut alive: Vec<u32> = self
+            .processes
+            .values()
+            .filter(|process| !process.ended && process.pid != except)
+            .map(|process| process.pid)
+            .collect();
+        alive.sort_unstable();
+        alive
+    }
+
+    /// Whether some process is inside a recorded call that has not returned.
+    pub fn is_inside(&self) -> bool {
+        self.processes.values().any(|process| !process.ended && process.is_inside())
+    }
+
+    /// Takes what is in the ring; returns the number of records.
+    pub fn drain(&mut self) -> usize {
+        let mut taken = 0;
+        while taken < DRAIN_LIMIT {
+            let Some(item) = self.ring.next() else { break };
+            let event = parse(&item);
+            drop(item);
+            taken += 1;
+            match event {
+                Ok(event) => self.take(event),
+                Err(error) => {
+                    if self.bad_records == 0 {
+                        tracing::error!("{error}; it is left out");
+                    }
+                    self.bad_records += 1;
+                }
+            }
+        }
+        self.events += taken as u64;
+        taken
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Enter(entry) => {
+                self.last_call = Some(Instant::now());
+                let header = entry.enter.header;
+                self.prepare(header.tgid);
+                self.with_probe(&header, |process, probe, shared| process.enter(*entry, probe, shared));
+            }
+            Event::Exit(exit) => {
+                self.last_call = Some(Instant::now());
+                self.with_probe(&exit.header, |process, probe, shared| process.exit(&exit, probe, shared));
+            }
+            Event::Out(out) => {
+                self.with_probe(&out.header, |process, probe, shared| process.out(&out, probe, shared));
+            }
+            Event::Fork(fork) => self.forked(fork.header.tgid, fork.child, fork.header.time),
+            Event::Exec(header) => {
+                self.process(header.tgid).exec();
+                self.to_scan.insert(header.tgid);
+            }
+            Event::LinkMap(header) => {
+                self.to_scan.insert(header.tgid);
+            }
+            Event::Signal(signal) => self.signalled(&signal),
+            Event::TaskEnd(end) => self.task_ended(&end),
+        }
+    }
+
+    fn process(&mut self, pid: u32) -> &mut Process {
+        let host = &self.options.streams.host;
+        self.processes
+            .entry(pid)
+            .or_insert_with(|| Process::new(pid, procfs::parent(pid).unwrap_or(0), host, clock::monotonic()))
+    }
+
+    fn with_probe(
+        &mut self,
+        header: &Header,
+        act: impl FnOnce(&mut Process, &crate::attach::AttachedProbe, &mut Shared<'_>),
+    ) {
+        self.process(header.tgid);
+        let (Some(process), Some(probe)) = (self.processes.get_mut(&header.tgid), self.attacher.probe(header.probe))
+        else {
+            self.bad_records += 1;
+            return;
+        };
+        let mut shared =
+            Shared { options: &self.options.streams, objects: &self.objects, resolver: self.resolver.as_mut() };
+        act(process, probe, &mut shared);
+    }
+
+    /// Before a process's first call is decoded, its executable's symbols must be known: handles may be addresses there.
+    fn prepare(&mut self, pid: u32) {
+        if self.process(pid).image.mappings().is_empty() {
+            self.scan(pid, true);
+        }
+    }
+
+    fn forked(&mut self, parent: u32, child: u32, time: u64) {
+        if let Some(old) = self.processes.remove(&child) {
+            self.retire(old);
+        }
+        let mut process = Process::new(child, parent, &self.options.streams.host, time);
+        if let Some(parent) = self.processes.get(&parent) {
+            process.inherit(parent);
+        }
+        self.processes.insert(child, process);
+    }
+
+    fn signalled(&mut self, signal: &Signal) {
+        const SI_KERNEL: i32 = 0x80;
+        let receiver = signal.header.tgid;
+        let Some(process) = self.processes.get(&receiver) else { return };
+        let command = signal.command.split(|&byte| byte == 0).next().unwrap_or_default();
+        let command = String::from_utf8_lossy(command).into_owned();
+        let by = if signal.sender == receiver {
+            EndedBy::Itself
+        } else if signal.code > 0 {
+            // The kernel's own: a fault is the process's doing, a SIGKILL may have several reasons.
+            if signal.code == SI_KERNEL && signal.signal == libc::SIGKILL as u32 {
+                EndedBy::Unknown
+            } else {
+                EndedBy::Itself
+            }
+        } else if signal.sender == std::process::id() {
+            EndedBy::User
+        } else if self.is_ancestor(signal.sender, process) {
+            EndedBy::Launcher
+        } else {
+            EndedBy::Process(signal.sender, command)
+        };
+        if let Some(process) = self.processes.get_mut(&receiver) {
+            process.signal = Some((signal.signal as i32, by));
+        }
+    }
+
+    fn is_ancestor(&self, pid: u32, process: &Process) -> bool {
+        let mut at = process.parent;
+        // Bounded: a chain of parents cannot be longer than the number of processes.
+        for _ in 0..=self.processes.len() {
+            if at == pid {
+                return at != 0;
+            }
+            match self.processes.get(&at) {
+                Some(next) => at = next.parent,
+                None => return false,
+            }
+        }
+        false
+    }
+
+    fn task_ended(&mut self, end: &TaskEnd) {
+        let pid = end.header.tgid;
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        if process.has_stream() {
+            process.end_thread(end.header.tid, end.calls, end.header.time);
+        }
+        let last = match end.last {
+            0 => false,
+            1 => true,
+            _ => procfs::threads(pid).is_empty(),
+        };
+        if !last {
+            return;
+        }
+        process.ended = true;
+        let life = match end.status {
+            u32::MAX => None,
+            status if status & 0x7f == 0 => Some(Life::Exited((status >> 8 & 0xff) as i32)),
+            status => {
+                let signal = (status & 0x7f) as i32;
+                let by =
+                    process.signal.take().filter(|(sent, _)| *sent == signal).map_or(EndedBy::Unknown, |(_, by)| by);
+                Some(Life::Signaled { signal, by })
+            }
+        };
+        if !process.has_stream() && process.rank().is_some() && process.has_library {
+            self.begin_silent(pid);
+        }
+        let missing = self.attacher.thread_calls(pid);
+        if let Some(process) = self.processes.get_mut(&pid)
+            && process.has_stream()
+        {
+            for (tid, calls) in missing {
+                process.end_thread(tid, calls, end.header.time);
+            }
+            process.move_calls(true);
+            if let Some(life) = life {
+                process.state(end.header.time, life, Vec::new());
+            }
+            process.flush();
+        } else {
+            self.processes.remove(&pid);
+        }
+        self.attacher.forget_process(pid);
+    }
+
+    /// Gives a rank that made no call a stream of its own, unless another process plays it.
+    fn begin_silent(&mut self, pid: u32) {
+        let Some(rank) = self.processes.get(&pid).and_then(Process::rank).copied() else { return };
+        let taken = self.processes.values().any(|other| {
+            other.pid != pid
+                && other.has_stream()
+                && other.rank().is_some_and(|known| (known.rank, known.attempt) == (rank.rank, rank.attempt))
+        });
+        if !taken && let Some(process) = self.processes.get_mut(&pid) {
+            process.begin(&self.options.streams);
+        }
+    }
+
+    /// Looks at what is mapped in a process; files that were not seen before are probed.
+    fn scan(&mut self, pid: u32, at_once: bool) {
+        let Ok(mappings) = maps::read_maps(pid) else { return };
+        let executable = mappings.iter().find_map(|mapping| mapping.key);
+        let mut has_library = false;
+        let mut unseen = Vec::new();
+        for mapping in mappings.iter().filter(|mapping| mapping.executable || mapping.key == executable) {
+            let Some(key) = mapping.key else { continue };
+            has_library |= self.libraries.contains(&key);
+            if self.asked.insert(key) {
+                unseen.push(Request {
+                    key,
+                    open: maps::openable_path(pid, mapping),
+                    shown: mapping.path.clone(),
+                    symbols: Some(key) == executable,
+                });
+            }
+        }
+        for request in unseen {
+            // Symbols that decoding needs are read now; the rest may take its time.
+            if at_once || request.symbols {
+                let found = inspect(request, &self.options.plan);
+                self.take_found(found);
+            } else {
+                self.planner.ask(request);
+            }
+        }
+        let objects = &self.objects;
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.has_library |= has_library;
+            process.refresh_image(objects);
+        }
+    }
+
+    fn take_found(&mut self, found: Found) {
+        let Found { request, plan, elf, error } = found;
+        if let Some(error) = error {
+            tracing::debug!("{error}");
+        }
+        if let Some(elf) = elf {
+            self.objects.insert(request.key, elf);
+        }
+        let Some(plan) = plan else { return };
+        self.news.problems.extend(plan.notes.iter().map(|note| format!("{}: {note}", request.shown.display())));
+        if plan.link_map.is_some()
+            && let Err(error) = self.attacher.attach_link_map(&request.open)
+        {
+            self.news.problems.push(format!("{}: {error}", request.shown.display()));
+        }
+        if plan.probes.is_empty() {
+            return;
+        }
+        self.libraries.insert(request.key);
+        match self.attacher.attach(&plan) {
+            Ok(summary) => {
+                self.news.problems.extend(summary.failed);
+                self.news.files.push((request.shown, summary.attached));
+            }
+            Err(error) => self.news.problems.push(format!("{}: {error}", request.shown.display())),
+        }
+        self.mark_unprobed(request.key);
+    }
+
+    /// Processes that had the file mapped before its probes were attached may have made calls that nobody saw.
+    fn mark_unprobed(&mut self, key: FileKey) {
+        let now = clock::monotonic();
+        let objects = &self.objects;
+        for process in self.processes.values_mut().filter(|process| !process.ended) {
+            if process.image.mappings().iter().any(|mapping| mapping.key == Some(key)) {
+                process.has_library = true;
+                process.refresh_image(objects);
+                process.unprobed(Gap { cause: GapCause::Unprobed, before: now, ..Gap::default() });
+            }
+        }
+    }
+
+    /// Work beside the events: new files, new names, complete calls.
+    pub fn tick(&mut self) {
+        let to_scan: Vec<u32> = self.to_scan.drain().collect();
+        for pid in to_scan {
+            self.scan(pid, false);
+        }
+        for found in self.planner.found() {
+            self.take_found(found);
+        }
+        for answer in self.resolver.as_mut().map(Resolver::answers).unwrap_or_default() {
+            if let Some(process) = self.processes.get_mut(&answer.process) {
+                process.write(Record::Site(answer.site));
+            }
+        }
+    }
+
+    /// Puts everything that is known into the files.
+    pub fn flush(&mut self) {
+        for process in self.processes.values_mut() {
+            process.flush();
+        }
+    }
+
+    /// Notes what the ranks' main threads are doing while nothing is called, for a later snapshot.
+    pub fn observe(&mut self) {
+        let now = clock::monotonic();
+        for process in self.processes.values().filter(|process| !process.ended) {
+            if process.has_stream() || (process.has_library && process.rank().is_some()) {
+                self.observer.observe(process.pid, now);
+            }
+        }
+    }
+
+    /// Looks at every rank once and writes what it is doing.
+    pub fn snapshot(&mut self) {
+        let mut pids: Vec<u32> =
+            self.processes.values().filter(|process| !process.ended).map(|process| process.pid).collect();
+        pids.sort_unstable();
+        for &pid in &pids {
+            let silent = self
+                .processes
+                .get(&pid)
+                .is_some_and(|process| !process.has_stream() && process.has_library && process.rank().is_some());
+            if silent {
+                self.begin_silent(pid);
+            }
+        }
+        let now = clock::monotonic();
+        for pid in pids {
+            let Some(process) = self.processes.get_mut(&pid).filter(|process| process.has_stream()) else { continue };
+            if let Some(mut look) = snapshot::look(pid, now) {
+                self.observer.complete(pid, &mut look);
+                process.move_calls(true);
+                let life = if process.is_inside() { Life::Waiting } else { look.life };
+                process.state(now, life, look.threads);
+            }
+        }
+        self.flush();
+    }
+
+    /// Watches nothing from now on: what happens next is not part of the recording.
+    pub fn stop(&mut self) {
+        self.drain();
+        for pid in self.alive(0) {
+            // It may be gone by now; then there is nothing to end.
+            let _ = self.attacher.unwatch(pid);
+        }
+        self.flush();
+    }
+
+    /// Ends the recording: what is still in the ring, the losses, the names, the files.
+    pub fn finish(mut self) -> Totals {
+        while self.drain() > 0 {}
+        self.tick();
+        let now = clock::monotonic();
+        let lost = self.attacher.lost();
+        for process in self.processes.values_mut().filter(|process| process.has_stream() && !process.ended) {
+            for (tid, calls) in self.attacher.thread_calls(process.pid) {
+                process.end_thread(tid, calls, now);
+            }
+        }
+        let uncounted = lost[lost::THREAD as usize];
+        if uncounted > 0 {
+            // Nobody knows whose they were: every stream must be read with that in mind.
+            let gap = Gap { cause: GapCause::Unknown, before: u64::MAX, ..Gap::default() };
+            self.processes.values_mut().filter(|process| process.has_stream()).for_each(|process| process.gap(gap));
+        }
+        if let Some(resolver) = self.resolver.take() {
+            for answer in resolver.finish(Instant::now() + NAMES_WAIT) {
+                if let Some(process) = self.processes.get_mut(&answer.process) {
+                    process.write(Record::Site(answer.site));
+                }
+            }
+        }
+        self.close()
+    }
+
+    fn close(mut self) -> Totals {
+        let mut processes: Vec<Process> = std::mem::take(&mut self.processes).into_values().collect();
+        processes.sort_by_key(|process| process.pid);
+        for process in processes {
+            self.retire(process);
+        }
+        let mut totals = self.finished;
+        totals.bad_records = self.bad_records;
+        totals
+    }
+
+    fn retire(&mut self, mut process: Process) {
+        let had_stream = process.has_stream();
+        if had_stream {
+            process.write(Record::Clock(clock::snapshot()));
+        }
+        process.close();
+        let summary = process.summary();
+        self.finished.processes += 1;
+        self.finished.streams += usize::from(had_stream);
+        self.finished.calls += summary.calls;
+        self.finished.unwritten += summary.lost_calls;
+        self.finished.bytes += summary.bytes;
+        self.finished.lost += process.threads.values().map(|thread| thread.lost).sum::<u64>();
+        self.finished.write_failed |= process.complained();
+    }
+
+    /// The job's directory.
+    pub fn dir(&self) -> &Path {
+        &self.options.streams.dir
+    }
+}

@@ -1,0 +1,121 @@
+//! The C programs of the bench, and talking to a caller that is pinned to a processor.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context as _, Result, ensure};
+
+/// Where the sources are.
+const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/recorder/c");
+/// The library's file name, in a folder per variant.
+const LIBRARY: &str = "libtarget.so";
+
+/// Compiled programs.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    /// Compiles them into a folder.
+    pub(crate) fn build(folder: &Path) -> Result<Programs> {
+        fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let programs = Programs { folder: folder.to_path_buf() };
+        let library = programs.library("none")?;
+        compile(&["-shared", "-fPIC"], "library.c", &library, &[])?;
+        compile(&["-shared", "-fPIC"], "interpose.c", &programs.interposer(), &["-ldl".as_ref()])?;
+        compile(&[], "caller.c", &programs.caller(), &[library.as_ref()])?;
+        Ok(programs)
+    }
+
+    /// The caller.
+    pub(crate) fn caller(&self) -> PathBuf {
+        self.folder.join("caller")
+    }
+
+    fn interposer(&self) -> PathBuf {
+        self.folder.join("libinterpose.so")
+    }
+
+    /// The variant's library; a copy, since a probe belongs to a file.
+    pub(crate) fn library(&self, variant: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(variant);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let path = folder.join(LIBRARY);
+        let original = self.folder.join("none").join(LIBRARY);
+        if path != original {
+            fs::copy(&original, &path).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Starts a caller of the variant's library on a processor.
+    pub(crate) fn start(&self, library: &Path, interposed: bool, processor: usize) -> Result<Caller> {
+        let mut preload = library.as_os_str().to_owned();
+        if interposed {
+            let inner = preload;
+            preload = self.interposer().into_os_string();
+            preload.push(":");
+            preload.push(inner);
+        }
+        let mut child = Command::new(self.caller())
+            .arg(processor.to_string())
+            .env("LD_PRELOAD", preload)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the caller")?;
+        let input = child.stdin.take().context("the caller has no input")?;
+        let output = BufReader::new(child.stdout.take().context("the caller has no output")?);
+        Ok(Caller { child, input: Some(input), output })
+    }
+}
+
+fn compile(flags: &[&str], source: &str, to: &Path, more: &[&std::ffi::OsStr]) -> Result<()> {
+    let status = Command::new("cc")
+        .args(["-O1", "-fno-omit-frame-pointer", "-fcf-protection=none", "-Wall", "-Wextra", "-Werror"])
+        .args(flags)
+        .arg("-o")
+        .arg(to)
+        .arg(Path::new(SOURCES).join(source))
+        .args(more)
+        .status()
+        .context("no cc: run cargo xtask setup")?;
+    ensure!(status.success(), "compiling {source} failed");
+    Ok(())
+}
+
+/// A caller that waits for work. It ends when its input does.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Caller {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Makes calls; ns of CPU time per call. A tenth more is called before, not counted.
+    pub(crate) fn batch(&mut self, calls: u64) -> Result<f64> {
+        let input = self.input.as_mut().context("the caller was ended")?;
+        writeln!(input, "{calls}").context("the caller is gone")?;
+        let mut line = String::new();
+        self.output.read_line(&mut line).context("the caller is gone")?;
+        let taken: u64 = line.trim().parse().with_context(|| format!("the caller said '{}'", line.trim()))?;
+        Ok(taken as f64 / calls as f64)
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.input = None;
+        // It was told to end; whether it did well no longer matters.
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,113 @@
+//! Everything CI runs: `cargo xtask COMMAND`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod ci;
+mod corpus;
+mod dist;
+mod docs;
+mod ebpf;
+mod long;
+mod process;
+mod results;
+mod setup;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Everything CI runs")]
+struct Args {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Build the eBPF object that the tracer embeds.
+    Ebpf {
+        /// Build it from nothing in another folder and compare it with the committed one instead.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Install what tests and builds need beside Rust.
+    Setup,
+    /// Run everything that CI runs.
+    Ci {
+        /// Run only this step (may be given several times).
+        #[arg(long, value_name = "STEP", value_parser = PossibleValuesParser::new(ci::names()))]
+        only: Vec<String>,
+    },
+    /// Run the scenario files with their right answers against the static binary.
+    Corpus,
+    /// Generate docs/checks from the analyzer's registry.
+    Docs {
+        /// Only say whether the pages are current.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Build the static binary, target/dist/rankdiff.
+    Dist {
+        /// Run it in an old Debian as well (needs root and a Debian mirror).
+        #[arg(long)]
+        check_old: bool,
+    },
+    /// Measure what recording costs: ratios, side by side.
+    Bench {
+        /// Parts to measure (probes, loss, storage); all if none is named.
+        parts: Vec<String>,
+        /// A twentieth of the work: shows that it runs, not how fast.
+        #[arg(long)]
+        quick: bool,
+        /// Add the results to docs/long-run.md.
+        #[arg(long, conflicts_with = "quick")]
+        save: bool,
+    },
+    /// Repeat the tests that repeat themselves, and add the results to docs/long-run.md.
+    Long {
+        /// Repetitions of each.
+        #[arg(long, default_value_t = 200)]
+        repeat: u32,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> Result<()> {
+    let root = root()?;
+    match args.command {
+        Task::Ebpf { check } => ebpf::run(&root, check),
+        Task::Setup => setup::run(&root),
+        Task::Ci { only } => ci::run(&root, &only),
+        Task::Corpus => corpus::run(&root),
+        Task::Docs { check } => docs::run(&root, check),
+        Task::Dist { check_old } => {
+            dist::build(&root)?;
+            if check_old { dist::check_old(&root) } else { Ok(()) }
+        }
+        Task::Bench { parts, quick, save } => bench::run(&root, &parts, quick, save),
+        Task::Long { repeat } => long::run(&root, repeat),
+    }
+}
+
+/// Root of the checkout.
+fn root() -> Result<PathBuf> {
+    let parent = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
+    Ok(parent.context("xtask has no folder above it")?.to_path_buf())
+}
+
+#[expect(clippy::print_stderr, reason = "the program's errors")]
+fn complain(error: &anyhow::Error) {
+    eprintln!("error: {error:#}");
+}
