@@ -83,8 +83,7 @@ impl<'a> Comms<'a> {
             }
         }
         comms.separate_ambiguous(&mut groups);
-        let mut list: Vec<Comm<'a>> =
-            groups.into_iter().map(|(key, views)| joined(&key, views, attempt)).collect();
+        let mut list: Vec<Comm<'a>> = groups.into_iter().map(|(key, views)| joined(&key, views, attempt)).collect();
         list.sort_by(|a, b| {
             let key = |comm: &Comm<'_>| (comm.level, comm.members.first().copied(), comm.members.len());
             key(a).cmp(&key(b)).then_with(|| a.name.cmp(&b.name)).then_with(|| a.identity.cmp(&b.identity))
@@ -98,6 +97,7 @@ impl<'a> Comms<'a> {
         }
         comms.list = list;
         comms.find_parents();
+        comms.infer_split_members(attempt);
         comms
     }
 
@@ -142,30 +142,33 @@ impl<'a> Comms<'a> {
                 comm.parent = parent;
             }
         }
-        self.infer_split_members();
     }
 
-    /// Members of a split child that nobody listed: the parent's members of one colour, ordered by key.
-    fn infer_split_members(&mut self) {
+    /// Members that nobody listed: of a split child the parent's members of one colour, ordered by key; else all that
+    /// have it, where those are as many as it has.
+    fn infer_split_members(&mut self, attempt: &Attempt<'a>) {
         for at in 0..self.list.len() {
-            let Some(comm) = self.list.get(at) else { continue };
-            let Some(parent) = comm.parent.and_then(|parent| self.list.get(parent)) else { continue };
-            if comm.members_known || !parent.members_known {
-                continue;
-            }
-            let mut keyed: Vec<(i64, usize, u32)> = comm
-                .views
-                .iter()
-                .filter_map(|&(_, def)| {
-                    let rank = comm.owner_of(def)?;
-                    let in_parent = parent.members.iter().position(|&member| member == rank)?;
-                    Some((def.key.unwrap_or(0), in_parent, rank))
-                })
-                .collect();
-            keyed.sort_unstable();
-            keyed.dedup();
-            let complete = comm.size_known() == Some(keyed.len());
-            let members: Vec<u32> = keyed.into_iter().map(|known| known.2).collect();
+            let Some(comm) = self.list.get(at).filter(|comm| !comm.members_known) else { continue };
+            let size = comm.views.iter().find_map(|(_, def)| def.size);
+            let ordered = comm.parent.and_then(|parent| self.list.get(parent)).filter(|parent| parent.members_known);
+            let members: Vec<u32> = match ordered {
+                Some(parent) => {
+                    let mut keyed: Vec<(i64, usize, u32)> = comm
+                        .views
+                        .iter()
+                        .filter_map(|&(stream, def)| {
+                            let rank = def.owner.or_else(|| attempt.streams.get(stream).map(|stream| stream.rank))?;
+                            let in_parent = parent.members.iter().position(|&member| member == rank)?;
+                            Some((def.key.unwrap_or(0), in_parent, rank))
+                        })
+                        .collect();
+                    keyed.sort_unstable();
+                    keyed.dedup();
+                    keyed.into_iter().map(|known| known.2).collect()
+                }
+                None => comm.members.clone(),
+            };
+            let complete = size.is_some_and(|size| size as usize == members.len());
             if let Some(comm) = self.list.get_mut(at)
                 && complete
             {
@@ -174,16 +177,6 @@ impl<'a> Comms<'a> {
                 comm.inferred = true;
             }
         }
-    }
-}
-
-impl Comm<'_> {
-    fn size_known(&self) -> Option<usize> {
-        self.views.iter().find_map(|(_, def)| def.size).map(|size| size as usize)
-    }
-
-    fn owner_of(&self, def: &CommDef) -> Option<u32> {
-        def.owner.or_else(|| def.my_rank.and_then(|mine| self.members.get(mine as usize).copied()))
     }
 }
 
@@ -279,8 +272,7 @@ fn members(views: &[(usize, &CommDef)], attempt: &Attempt<'_>, comm: &Comm<'_>) 
     let mut seen: Vec<u32> = views.iter().filter_map(|&(stream, def)| rank_of(stream, def)).collect();
     seen.sort_unstable();
     seen.dedup();
-    let known = size.is_some_and(|size| size as usize == seen.len());
-    (seen, known)
+    (seen, false)
 }
 
 /// Most members that are made up from a size alone, so that a hostile file takes no memory.
@@ -310,9 +302,7 @@ mod tests {
     #[test]
     fn views_join_by_identity_and_members_come_from_places() {
         let traces: Vec<ProcessTrace> = (0..2)
-            .map(|rank| {
-                trace(rank, vec![CommDef { size: Some(2), my_rank: Some(1 - rank), ..def(rank + 5, 77) }])
-            })
+            .map(|rank| trace(rank, vec![CommDef { size: Some(2), my_rank: Some(1 - rank), ..def(rank + 5, 77) }]))
             .collect();
         let found = attempts(&traces);
         let comms = Comms::join(&found[0]);

@@ -9,13 +9,23 @@ use rankdiff_trace::{Call, Completion, Op, OpKind, RankSet};
 use crate::align::Alignment;
 use crate::index::takes_position;
 
+/// A call of a creation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    pub(crate) stream: usize,
+    pub(crate) call: &'a Call,
+    /// The communicator that it made or is to make.
+    pub(crate) made: Option<usize>,
+    pub(crate) pending: bool,
+}
+
 /// One creation, as far as calls of it were seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Creation<'a> {
     /// The communicator that reports name: the one made, else the parent.
     pub(crate) comm: Option<usize>,
-    /// Stream, call, the communicator it made, whether it is pending.
-    pub(crate) callers: Vec<(usize, &'a Call, Option<usize>, bool)>,
+    /// Calls of it.
+    pub(crate) callers: Vec<Caller<'a>>,
     /// Members that should call and did not.
     pub(crate) missing: RankSet,
     /// Callers by what they called, where they do not mean the same; the largest group first.
@@ -30,7 +40,7 @@ enum Key {
 }
 
 pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
-    let mut groups: BTreeMap<Key, Vec<(usize, &'a Call, Option<usize>, bool)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Key, Vec<Caller<'a>>> = BTreeMap::new();
     for (at, stream) in alignment.attempt.streams.iter().enumerate() {
         let mut ordinals: BTreeMap<usize, u64> = BTreeMap::new();
         for &call in &stream.calls {
@@ -48,24 +58,20 @@ pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
                 (Some(parent), _) => {
                     let counted = ordinals.entry(parent).or_default();
                     let ordinal = call.seq.unwrap_or(*counted);
-                    *counted = ordinal + 1;
+                    *counted = ordinal.saturating_add(1);
                     Key::OnParent(parent, ordinal)
                 }
                 (None, Some(made)) => Key::Made(made),
                 (None, None) => continue,
             };
-            groups.entry(key).or_default().push((at, call, made, pending));
+            groups.entry(key).or_default().push(Caller { stream: at, call, made, pending });
         }
     }
     groups.into_iter().map(|(key, callers)| creation(alignment, key, callers)).collect()
 }
 
-fn creation<'a>(
-    alignment: &Alignment<'a>,
-    key: Key,
-    callers: Vec<(usize, &'a Call, Option<usize>, bool)>,
-) -> Creation<'a> {
-    let mut made: Vec<usize> = callers.iter().filter_map(|caller| caller.2).collect();
+fn creation<'a>(alignment: &Alignment<'a>, key: Key, callers: Vec<Caller<'a>>) -> Creation<'a> {
+    let mut made: Vec<usize> = callers.iter().filter_map(|caller| caller.made).collect();
     made.sort_unstable();
     made.dedup();
     let (parent, sole) = match key {
@@ -73,7 +79,7 @@ fn creation<'a>(
         Key::Made(made) => (None, Some(made)),
     };
     // A subset of the parent's members may make a communicator among themselves; then only these are expected.
-    let subset_only = callers.iter().all(|caller| matches!(caller.1.op, Op::CommInit | Op::CommCreate));
+    let subset_only = callers.iter().all(|caller| matches!(caller.call.op, Op::CommInit | Op::CommCreate));
     let expected: RankSet = match (parent, sole) {
         (_, Some(made)) if parent.is_none() || subset_only => {
             alignment.comm(made).map(|comm| comm.ranks()).unwrap_or_default()
@@ -82,24 +88,24 @@ fn creation<'a>(
         _ => RankSet::new(),
     };
     let rank = |stream: usize| alignment.attempt.streams.get(stream).map(|stream| stream.rank);
-    let called: RankSet = callers.iter().filter_map(|caller| rank(caller.0)).collect();
-    let missing = expected.iter().filter(|rank| !called.contains(*rank) && may_be_missed(alignment, *rank, sole)).collect();
+    let called: RankSet = callers.iter().filter_map(|caller| rank(caller.stream)).collect();
+    let missing =
+        expected.iter().filter(|rank| !called.contains(*rank) && may_be_missed(alignment, *rank, sole)).collect();
     Creation { comm: sole.or(parent), conflict: conflict(alignment, &callers), callers, missing }
 }
 
 /// Whether the absence of a call on this rank says anything.
 fn may_be_missed(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
     let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
-    let uses_it = made.is_some_and(|made| {
-        alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty())
-    });
+    let uses_it = made
+        .is_some_and(|made| alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty()));
     !uses_it && stream.trace.gaps.iter().all(|gap| gap.events == Some(0))
 }
 
 /// Callers of one ordinal that do not mean the same: other operations, or groups that share members but not their list.
-fn conflict(alignment: &Alignment<'_>, callers: &[(usize, &Call, Option<usize>, bool)]) -> Vec<RankSet> {
+fn conflict(alignment: &Alignment<'_>, callers: &[Caller<'_>]) -> Vec<RankSet> {
     let mut groups: Vec<(Op, Option<usize>, RankSet)> = Vec::new();
-    for &(stream, call, made, _) in callers {
+    for &Caller { stream, call, made, .. } in callers {
         let Some(rank) = alignment.attempt.streams.get(stream).map(|stream| stream.rank) else { continue };
         match groups.iter_mut().find(|group| group.0 == call.op && group.1 == made) {
             Some(group) => {

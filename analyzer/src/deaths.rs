@@ -73,7 +73,9 @@ fn timed_out_somewhere(alignment: &Alignment<'_>) -> bool {
 /// Whether a call of the rank returned an error.
 fn errored(alignment: &Alignment<'_>, rank: u32) -> bool {
     let stream = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at));
-    stream.is_some_and(|stream| stream.calls.iter().rev().take(16).any(|call| call.result.is_some_and(|result| result != 0)))
+    stream.is_some_and(|stream| {
+        stream.calls.iter().rev().take(16).any(|call| call.result.is_some_and(|result| result != 0))
+    })
 }
 
 fn is_launcher(name: &str) -> bool {

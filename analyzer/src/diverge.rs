@@ -8,11 +8,14 @@ use rankdiff_trace::RankSet;
 use crate::align::{Alignment, Comparison, Mismatch, What};
 use crate::index::{Base, Progress, Track};
 use crate::logical;
+use crate::merged::{self, Deviation};
 use crate::permute;
 use crate::shift::{self, Shift};
 use crate::steps::Rhythm;
 use crate::vectors::Pair;
 
+/// Calls that are searched for an earlier one of the same meaning.
+const LOOK_BACK: usize = 4096;
 /// Divergences of one communicator that are told apart.
 const MOST: usize = 16;
 
@@ -76,9 +79,8 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Vec<Divergence> {
 
 fn of_comm(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, found: &mut Vec<Divergence>) {
     let start = found.len();
-    let mut mismatches = compared.mismatches.iter().peekable();
     let mut last: Option<u64> = None;
-    while let Some(mismatch) = mismatches.next() {
+    for mismatch in &compared.mismatches {
         // Right behind a difference nothing is comparable unless the streams agreed again.
         if last.is_some_and(|last| mismatch.pos <= last + 1) {
             last = Some(mismatch.pos);
@@ -90,7 +92,8 @@ fn of_comm(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, found:
             _ => mismatch.pos,
         });
         let is_final = matches!(divergence.kind, Kind::Lacks(_) | Kind::Extra(_) | Kind::LoopLeft { .. });
-        let alike = (start..found.len()).find(|&at| found.get(at).is_some_and(|held| is_alike(alignment, held, &divergence)));
+        let alike =
+            (start..found.len()).find(|&at| found.get(at).is_some_and(|held| is_alike(alignment, held, &divergence)));
         if let Some(at) = alike {
             found[at].again += 1;
         } else if found.len() - start < MOST {
@@ -118,12 +121,7 @@ fn is_alike(alignment: &Alignment<'_>, one: &Divergence, other: &Divergence) -> 
         && sites(one) == sites(other)
 }
 
-fn explain(
-    alignment: &Alignment<'_>,
-    comm: usize,
-    compared: &Comparison,
-    mismatch: &Mismatch,
-) -> Option<Divergence> {
+fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismatch: &Mismatch) -> Option<Divergence> {
     let tracks = alignment.tracks(comm);
     let pos = mismatch.pos;
     let major = tracks.get(*mismatch.groups.first()?.first()?)?;
@@ -158,6 +156,11 @@ fn explain(
         apply(&mut divergence, shift);
         return Some(divergence);
     }
+    if let Some(deviation) = deviates(alignment, comm, mismatch) {
+        divergence.kind = if deviation.lacks { Kind::Lacks(deviation.calls) } else { Kind::Extra(deviation.calls) };
+        divergence.first = Some(deviation.pos);
+        return Some(divergence);
+    }
     if let Some(group) = loop_left(alignment, comm, mismatch) {
         divergence.kind = Kind::LoopLeft { group };
         return Some(divergence);
@@ -169,6 +172,13 @@ fn explain(
         }
     }
     Some(divergence)
+}
+
+/// A member that left out or added calls, told by what ranks of other groups did at that place of their programs.
+fn deviates(alignment: &Alignment<'_>, comm: usize, mismatch: &Mismatch) -> Option<Deviation> {
+    let members = mismatch.groups.iter().rev().filter_map(|group| alignment.track(comm, *group.first()?));
+    let mut found = members.filter_map(|track| merged::deviation(alignment, track.rank));
+    found.find(|found| found.comm == comm && found.pos <= mismatch.pos)
 }
 
 fn apply(divergence: &mut Divergence, shift: Shift) {
@@ -207,8 +217,15 @@ fn other_code(
 
 /// Whether the minority's call is the one that the stream's period foretells for a little later.
 fn skipped_ahead(major: &Track<'_>, minor: &Track<'_>, pos: u64) -> bool {
+    let (Some(call), Some(expected)) = (minor.at(pos), major.at(pos)) else { return false };
+    // What followed the majority's call the last time it was made.
+    let start = major.entries.partition_point(|entry| entry.pos < pos);
+    let before = major.entries.get(..start).unwrap_or_default();
+    let last = before.iter().rev().take(LOOK_BACK).find(|entry| entry.meaning() == expected.meaning());
+    if last.and_then(|last| major.at(last.pos + 1)).is_some_and(|next| next.meaning() == call.meaning()) {
+        return true;
+    }
     let Some(rhythm) = Rhythm::before(major, pos).filter(|rhythm| rhythm.period > 1) else { return false };
-    let Some(call) = minor.at(pos) else { return false };
     (1..rhythm.period).any(|ahead| {
         let foretold = (pos + ahead).checked_sub(rhythm.period).and_then(|pos| major.at(pos));
         foretold.is_some_and(|foretold| foretold.meaning() == call.meaning())
@@ -225,7 +242,10 @@ fn scalar_against_tensor(
 ) -> bool {
     let Some(comm) = alignment.comm(comm) else { return false };
     let count = |track: &Track<'_>| {
-        track.at(pos).filter(|entry| crate::words::may_be_barrier(comm, entry.call.op)).and_then(|entry| entry.call.count)
+        track
+            .at(pos)
+            .filter(|entry| crate::words::may_be_barrier(comm, entry.call.op))
+            .and_then(|entry| entry.call.count)
     };
     let at_other_sites = major.at(pos).zip(minor.at(pos)).is_some_and(|(a, b)| a.site != b.site);
     at_other_sites && matches!((count(major), count(minor)), (Some(1), Some(2..)) | (Some(2..), Some(1)))
@@ -252,8 +272,22 @@ fn loop_left(alignment: &Alignment<'_>, comm: usize, mismatch: &Mismatch) -> Opt
 /// Whether a call site says of itself that it is behind the end of a loop.
 pub(crate) fn is_epilogue(site: &str) -> bool {
     const WORDS: [&str; 16] = [
-        "epoch_end", "end_epoch", "end_of_epoch", "after_epoch", "train_end", "end_train", "end_of_training",
-        "after_train", "fit_end", "finish", "teardown", "cleanup", "shutdown", "finalize", "epilogue", "destroy",
+        "epoch_end",
+        "end_epoch",
+        "end_of_epoch",
+        "after_epoch",
+        "train_end",
+        "end_train",
+        "end_of_training",
+        "after_train",
+        "fit_end",
+        "finish",
+        "teardown",
+        "cleanup",
+        "shutdown",
+        "finalize",
+        "epilogue",
+        "destroy",
     ];
     let site = site.to_lowercase();
     WORDS.iter().any(|word| site.contains(word))
@@ -290,9 +324,12 @@ fn is_open(tracks: &[Track<'_>], groups: &[Vec<usize>], pos: u64) -> bool {
             Progress::Done => false,
             Progress::Pending => true,
             // A later call that completed shows that this one did.
-            Progress::Unknown => {
-                !track.entries.iter().rev().take_while(|later| later.pos > pos).any(|later| later.progress == Progress::Done)
-            }
+            Progress::Unknown => !track
+                .entries
+                .iter()
+                .rev()
+                .take_while(|later| later.pos > pos)
+                .any(|later| later.progress == Progress::Done),
         })
     })
 }
@@ -303,26 +340,37 @@ fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
     let tracks = alignment.tracks(comm);
     let usable: Vec<usize> = (0..tracks.len())
         .filter(|&at| {
-            tracks.get(at).is_some_and(|track| track.base == Base::Known && track.blind_after.is_none() && !track.entries.is_empty())
+            tracks.get(at).is_some_and(|track| {
+                track.base == Base::Known && track.blind_after.is_none() && !track.entries.is_empty()
+            })
         })
         .collect();
     let end = |at: usize| tracks.get(at).map_or(0, Track::end);
     let short = usable.iter().map(|&at| end(at)).min()?;
-    let groups = [true, false].map(|longer| {
-        usable.iter().copied().filter(|&at| (end(at) > short) == longer).collect::<Vec<usize>>()
-    });
+    let groups = [true, false]
+        .map(|longer| usable.iter().copied().filter(|&at| (end(at) > short) == longer).collect::<Vec<usize>>());
     let [longer, shorter] = groups;
     let (major, minor) = if longer.len() >= shorter.len() { (longer, shorter) } else { (shorter, longer) };
     let (a, b) = (tracks.get(*major.first()?)?, tracks.get(*minor.first()?)?);
-    let shift = shift::find(a, b, short, alignment.options.k_shift)?;
-    let first = shift.first.filter(|&first| first < short)?;
+    let by_sites = shift::find(a, b, short, alignment.options.k_shift);
+    let by_sites =
+        by_sites.and_then(|shift| Some((shift.lacks, shift.calls, shift.first.filter(|&first| first < short)?)));
+    // A rank that is gone will make no more calls: its whole program tells what it left out.
+    let of_program = || {
+        let shorter = tracks.iter().find(|track| track.end() == short)?;
+        alignment.states.get(shorter.stream)?.ended.as_ref()?;
+        let deviation =
+            merged::deviation(alignment, shorter.rank).filter(|found| found.comm == comm && found.pos < short)?;
+        Some((deviation.lacks, deviation.calls, deviation.pos))
+    };
+    let (lacks, calls, first) = by_sites.or_else(of_program)?;
     let mut groups = vec![major, minor];
     let suspects = suspects(alignment, comm, &groups);
     let at = first_entry(alignment, tracks, &groups, first);
     groups.retain(|group| !group.is_empty());
     Some(Divergence {
         comm,
-        kind: if shift.lacks { Kind::Lacks(shift.calls) } else { Kind::Extra(shift.calls) },
+        kind: if lacks { Kind::Lacks(calls) } else { Kind::Extra(calls) },
         what: What::Op,
         visible: short,
         first: Some(first),

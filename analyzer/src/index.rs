@@ -3,9 +3,7 @@
 //! Only executed collectives take a position. Positions come from the recorder's counters; where it had none they are
 //! counted, or, after a late attach, left open for `rebase` to fix.
 
-use rankdiff_trace::{
-    Call, CallFlags, Completion, GapCause, OpKind, Part, Semantics, Signature, SiteRef, TypeTable,
-};
+use rankdiff_trace::{Call, CallFlags, Completion, GapCause, OpKind, Part, Semantics, Signature, SiteRef, TypeTable};
 use rustc_hash::FxHashMap;
 
 use crate::comms::Comms;
@@ -98,13 +96,27 @@ pub(crate) struct Index<'a> {
 impl<'a> Index<'a> {
     pub(crate) fn build(attempt: &Attempt<'a>, comms: &Comms<'a>, tables: &mut Tables) -> Index<'a> {
         let mut index = Index { tracks: comms.list.iter().map(|_| Vec::new()).collect(), ..Index::default() };
+        let mut of_rank: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
+        for (at, comm) in comms.list.iter().enumerate() {
+            for &member in &comm.members {
+                of_rank.entry(member).or_default().push(at);
+            }
+        }
         for (at, stream) in attempt.streams.iter().enumerate() {
-            index.add(at, stream, comms, tables);
+            let memberships = of_rank.get(&stream.rank).map_or(&[][..], Vec::as_slice);
+            index.add(at, stream, memberships, comms, tables);
         }
         index
     }
 
-    fn add(&mut self, at: usize, stream: &RankStream<'a>, comms: &Comms<'a>, tables: &mut Tables) {
+    fn add(
+        &mut self,
+        at: usize,
+        stream: &RankStream<'a>,
+        memberships: &[usize],
+        comms: &Comms<'a>,
+        tables: &mut Tables,
+    ) {
         let progress = progress(at, stream, comms);
         let sites: FxHashMap<SiteRef, u32> =
             stream.trace.sites.iter().map(|def| (def.id, tables.site(&def.frames))).collect();
@@ -143,11 +155,12 @@ impl<'a> Index<'a> {
         if captured {
             self.captured.push(stream.rank);
         }
-        for (comm_at, comm) in comms.list.iter().enumerate() {
+        let mut present: Vec<usize> = by_comm.keys().chain(memberships).copied().collect();
+        present.sort_unstable();
+        present.dedup();
+        for comm_at in present {
             let calls = by_comm.remove(&comm_at).unwrap_or_default();
-            if calls.is_empty() && !comm.members.contains(&stream.rank) {
-                continue;
-            }
+            let Some(comm) = comms.get(comm_at) else { continue };
             let mut track = self.track(at, stream, calls, comm.creation_unseen);
             if track.entries.is_empty() {
                 track.blind_before = starts_blind(stream, u64::MAX);
@@ -189,11 +202,15 @@ impl<'a> Index<'a> {
         let mut last_enter = first;
         let mut left_out = 0_usize;
         for (seq, mut entry) in calls {
-            let lost = lost_between(stream, last_enter, entry.call.enter);
             entry.pos = match seq {
+                // Positions are counted; no job makes so many calls, and sums of smaller ones cannot overflow.
+                Some(seq) if seq > HIGHEST => {
+                    left_out += 1;
+                    continue;
+                }
                 Some(seq) => seq,
                 // Without a counter nothing places the calls behind a gap.
-                None if lost || left_out > 0 => {
+                None if left_out > 0 || lost_between(stream, last_enter, entry.call.enter) => {
                     left_out += 1;
                     continue;
                 }
@@ -214,13 +231,17 @@ impl<'a> Index<'a> {
             ));
         }
         if left_out > 0 {
-            track.blind_after = Some(format!("{left_out} calls behind a gap have no position"));
+            track.blind_after = Some(format!("{left_out} calls have no position that could be used"));
         } else {
-            track.blind_after = lost_after(stream, track.entries.iter().map(|entry| entry.call.enter).max().unwrap_or(0));
+            track.blind_after =
+                lost_after(stream, track.entries.iter().map(|entry| entry.call.enter).max().unwrap_or(0));
         }
         track
     }
 }
+
+/// Highest position that is believed.
+const HIGHEST: u64 = 1 << 60;
 
 /// Whether a collective was executed by the program itself.
 pub(crate) fn takes_position(call: &Call) -> bool {

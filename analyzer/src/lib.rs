@@ -3,8 +3,8 @@
 //! Deterministic and portable: the same input bytes give the same report bytes, and no privilege is needed.
 //!
 //! Data flow: traces -> `stream` (a stream per rank, one clock) -> `comms` (communicators joined) -> `index` and `rebase`
-//! (positions) -> `align` (compared position by position) -> `diverge` with `shift`, `permute`, `steps`, `logical` (what a
-//! difference means) · `messages`, `creation` · `waits` (who waits for whom) · `state`, `deaths`, `lateness` (what became
+//! (positions) -> `align` (compared position by position) -> `diverge` with `shift`, `permute`, `merged`, `steps`, `logical`
+//! (what a difference means) · `messages`, `creation` · `waits` (who waits for whom) · `state`, `deaths`, `lateness` (what became
 //! of ranks) -> [`checks`] (findings) -> `verdict` (the decision list) -> [`finding::Report`] -> [`render`].
 
 mod align;
@@ -19,6 +19,7 @@ pub mod finding;
 mod index;
 mod lateness;
 mod logical;
+mod merged;
 mod messages;
 pub mod options;
 mod permute;

@@ -119,7 +119,12 @@ fn misfit(alignment: &Alignment<'_>, comm: usize, send: &End<'_>, recv: &End<'_>
     let untyped = |unit: &Unit| matches!(unit, Unit::Basic(Basic::Byte | Basic::Packed) | Unit::Empty);
     let exact = out.unit.is_exact() && incoming.unit.is_exact();
     // A receive may be longer than what comes, so its type need only begin like the sender's.
-    if exact && out.unit != incoming.unit && !untyped(&out.unit) && !untyped(&incoming.unit) && is_basic(&out, &incoming) {
+    if exact
+        && out.unit != incoming.unit
+        && !untyped(&out.unit)
+        && !untyped(&incoming.unit)
+        && is_basic(&out, &incoming)
+    {
         return Some("dtype");
     }
     let (sent, room) = (out.bytes()?, incoming.bytes()?);

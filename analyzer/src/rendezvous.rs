@@ -3,7 +3,7 @@
 //!
 //! Only whole records of one kind of job can be replayed: blocking libraries whose sends may buffer, no wildcards, no gaps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use rankdiff_trace::{CallFlags, Op, OpKind, RankSet, Semantics};
 
@@ -32,7 +32,8 @@ pub(crate) struct Held {
 
 /// The ranks that hang in a send if no send is buffered; empty if the job does not rely on buffers, or cannot be judged.
 pub(crate) fn held(alignment: &Alignment<'_>) -> Vec<Held> {
-    if alignment.divergences.iter().any(|one| one.open) || !alignment.waits.instances.is_empty() || !is_whole(alignment) {
+    if alignment.divergences.iter().any(|one| one.open) || !alignment.waits.instances.is_empty() || !is_whole(alignment)
+    {
         return Vec::new();
     }
     let Some(mut replay) = Replay::of(alignment) else { return Vec::new() };
@@ -40,8 +41,12 @@ pub(crate) fn held(alignment: &Alignment<'_>) -> Vec<Held> {
     replay.held()
 }
 
+/// Whether every call of a run that is over was recorded.
 fn is_whole(alignment: &Alignment<'_>) -> bool {
     let streams = &alignment.attempt.streams;
+    if !alignment.states.iter().all(|state| state.is_gone() && !state.failed()) {
+        return false;
+    }
     let whole = streams.iter().all(|stream| stream.trace.gaps.iter().all(|gap| gap.events == Some(0)));
     let world = alignment.attempt.world.map_or(streams.len(), |world| world as usize);
     whole && streams.len() == world
@@ -58,8 +63,8 @@ struct Replay {
     channels: Vec<Channel>,
     /// Per channel: sends and receives posted.
     posted: Vec<(u64, u64)>,
-    /// Members of each communicator with a stream, and how many have come to each position.
-    members: Vec<u64>,
+    /// Members of each communicator, and how many have come to each position.
+    members: Vec<Vec<u32>>,
     arrived: BTreeMap<(usize, u64), u64>,
 }
 
@@ -73,7 +78,7 @@ impl Replay {
             next: vec![0; alignment.attempt.streams.len()],
             channels: Vec::new(),
             posted: Vec::new(),
-            members: alignment.comms.list.iter().map(|comm| comm.members.len() as u64).collect(),
+            members: alignment.comms.list.iter().map(|comm| comm.members.clone()).collect(),
             arrived: BTreeMap::new(),
         };
         let mut any_send = false;
@@ -86,10 +91,12 @@ impl Replay {
                 if !takes_position(call) {
                     continue;
                 }
-                let waits = comm.semantics.contains(Semantics::BLOCKING) && !call.flags.contains(CallFlags::NONBLOCKING);
+                let waits =
+                    comm.semantics.contains(Semantics::BLOCKING) && !call.flags.contains(CallFlags::NONBLOCKING);
                 // A combined send and receive, and a batch, post both before they wait.
                 let follows = stream.calls.get(index + 1).filter(|next| next.thread == call.thread);
-                let overlaps = follows.is_some_and(|next| call.exit.is_none_or(|exit| next.enter < exit || next.enter == call.enter));
+                let overlaps = follows
+                    .is_some_and(|next| call.exit.is_none_or(|exit| next.enter < exit || next.enter == call.enter));
                 let waits = waits && !call.flags.contains(CallFlags::GROUPED) && !overlaps;
                 match call.op.kind() {
                     OpKind::PointToPoint => {
@@ -110,13 +117,14 @@ impl Replay {
                         let Some(count) = counts.get_mut(id) else { continue };
                         let count = if sends { &mut count.0 } else { &mut count.1 };
                         *count += 1;
-                        let action = if sends { Action::Send(id, *count, waits) } else { Action::Recv(id, *count, waits) };
+                        let action =
+                            if sends { Action::Send(id, *count, waits) } else { Action::Recv(id, *count, waits) };
                         program.push((action, index));
                     }
                     OpKind::Collective => {
                         let next = positions.entry(comm_at).or_default();
                         let pos = call.seq.unwrap_or(*next);
-                        *next = pos + 1;
+                        *next = pos.saturating_add(1);
                         if waits && synchronises(call.op) && comm.members.len() > 1 {
                             program.push((Action::Sync(comm_at, pos), index));
                         }
@@ -129,29 +137,24 @@ impl Replay {
         any_send.then_some(replay)
     }
 
-    /// Lets every rank go as far as it can, again and again until none moves.
+    /// Lets every rank go as far as it can; a rank that stops is looked at again when what it waits for happened.
     fn run(&mut self) {
         let mut entered = vec![false; self.next.len()];
-        let mut moved = true;
-        while moved {
-            moved = false;
-            for at in 0..self.next.len() {
-                while let Some((action, _)) = self.program_at(at) {
-                    if let Some(entered) = entered.get_mut(at)
-                        && !*entered
-                    {
-                        *entered = true;
-                        moved = true;
-                        self.post(action);
-                    }
-                    if !self.returns(action) {
-                        break;
-                    }
-                    if let (Some(next), Some(entered)) = (self.next.get_mut(at), entered.get_mut(at)) {
-                        *next += 1;
-                        *entered = false;
-                        moved = true;
-                    }
+        let mut queue: VecDeque<usize> = (0..self.next.len()).collect();
+        while let Some(at) = queue.pop_front() {
+            while let Some((action, _)) = self.program_at(at) {
+                if let Some(entered) = entered.get_mut(at)
+                    && !*entered
+                {
+                    *entered = true;
+                    self.post(action, &mut queue);
+                }
+                if !self.returns(action) {
+                    break;
+                }
+                if let (Some(next), Some(entered)) = (self.next.get_mut(at), entered.get_mut(at)) {
+                    *next += 1;
+                    *entered = false;
                 }
             }
         }
@@ -161,19 +164,29 @@ impl Replay {
         self.programs.get(at)?.get(*self.next.get(at)?).copied()
     }
 
-    fn post(&mut self, action: Action) {
+    /// Makes a call known and wakes those who may wait for it.
+    fn post(&mut self, action: Action, queue: &mut VecDeque<usize>) {
         match action {
-            Action::Send(channel, count, _) => {
+            Action::Send(channel, count, _) | Action::Recv(channel, count, _) => {
+                let sends = matches!(action, Action::Send(..));
                 if let Some(posted) = self.posted.get_mut(channel) {
-                    posted.0 = posted.0.max(count);
+                    let posted = if sends { &mut posted.0 } else { &mut posted.1 };
+                    *posted = (*posted).max(count);
+                }
+                let other = self
+                    .channels
+                    .get(channel)
+                    .map(|&(_, source, destination, _)| if sends { destination } else { source });
+                queue.extend(other.and_then(|rank| self.ranks.binary_search(&rank).ok()));
+            }
+            Action::Sync(comm, pos) => {
+                let arrived = self.arrived.entry((comm, pos)).or_default();
+                *arrived += 1;
+                let members = self.members.get(comm).map_or(&[][..], Vec::as_slice);
+                if *arrived >= members.len() as u64 {
+                    queue.extend(members.iter().filter_map(|rank| self.ranks.binary_search(rank).ok()));
                 }
             }
-            Action::Recv(channel, count, _) => {
-                if let Some(posted) = self.posted.get_mut(channel) {
-                    posted.1 = posted.1.max(count);
-                }
-            }
-            Action::Sync(comm, pos) => *self.arrived.entry((comm, pos)).or_default() += 1,
         }
     }
 
@@ -182,21 +195,30 @@ impl Replay {
         match action {
             Action::Send(channel, count, waits) => !waits || posted(channel).1 >= count,
             Action::Recv(channel, count, waits) => !waits || posted(channel).0 >= count,
-            Action::Sync(comm, pos) => self.arrived.get(&(comm, pos)).copied().unwrap_or(0) >= self.members.get(comm).copied().unwrap_or(0),
+            Action::Sync(comm, pos) => {
+                let members = self.members.get(comm).map_or(0, |members| members.len() as u64);
+                self.arrived.get(&(comm, pos)).copied().unwrap_or(0) >= members
+            }
         }
     }
 
+    /// Ranks that hang in a send to one that hangs in a send, and so on in a circle.
     fn held(&self) -> Vec<Held> {
-        (0..self.next.len())
+        let mut held: Vec<(Held, u32)> = (0..self.next.len())
             .filter_map(|at| {
                 let (Action::Send(channel, ..), call) = self.program_at(at)? else { return None };
                 let &(comm, _, peer, _) = self.channels.get(channel)?;
-                // Only those in front of the circle: their peer hangs in a send as well.
-                let other = self.ranks.iter().position(|&rank| rank == peer)?;
-                matches!(self.program_at(other), Some((Action::Send(..), _)))
-                    .then_some(Held { rank: *self.ranks.get(at)?, comm, stream: at, call })
+                Some((Held { rank: *self.ranks.get(at)?, comm, stream: at, call }, peer))
             })
-            .collect()
+            .collect();
+        loop {
+            let ranks: RankSet = held.iter().map(|(held, _)| held.rank).collect();
+            let before = held.len();
+            held.retain(|(_, peer)| ranks.contains(*peer));
+            if held.len() == before {
+                return held.into_iter().map(|(held, _)| held).collect();
+            }
+        }
     }
 }
 

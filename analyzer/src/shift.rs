@@ -38,7 +38,13 @@ pub(crate) fn find(major: &Track<'_>, minor: &Track<'_>, visible: u64, most: usi
                     // A period of two fits both ways; the lengths decide.
                     let by_length = minor.end() + calls == major.end();
                     let held_by_length = minor.end() == major.end() + held.calls && !held.lacks;
-                    found.matched > held.matched || (found.matched == held.matched && by_length == lacks && !held_by_length && held.lacks != lacks && !lacks && major.end() + calls == minor.end())
+                    found.matched > held.matched
+                        || (found.matched == held.matched
+                            && by_length == lacks
+                            && !held_by_length
+                            && held.lacks != lacks
+                            && !lacks
+                            && major.end() + calls == minor.end())
                 }
                 Some(held) => found.matched > held.matched.saturating_mul(2) && held.matched < ENOUGH,
             };
@@ -69,14 +75,7 @@ fn is_same_meaning(a: &Entry<'_>, b: &Entry<'_>) -> bool {
     a.sig == b.sig && same(a.site, b.site) && same(a.label, b.label)
 }
 
-fn test(
-    major: &Track<'_>,
-    minor: &Track<'_>,
-    visible: u64,
-    parted: u64,
-    calls: u64,
-    lacks: bool,
-) -> Option<Shift> {
+fn test(major: &Track<'_>, minor: &Track<'_>, visible: u64, parted: u64, calls: u64, lacks: bool) -> Option<Shift> {
     // The pair that the shift lays on one another at `pos`.
     let pair = |pos: u64| {
         let (in_major, in_minor) = if lacks { (pos + calls, pos) } else { (pos, pos + calls) };

@@ -87,7 +87,11 @@ impl<'a> RankState<'a> {
             ended,
             horizon,
             threads: latest_threads(&trace.threads),
-            log: trace.logs.iter().map(|line| ((line.at > 0).then(|| stream.time(line.at)), line.text.as_str())).collect(),
+            log: trace
+                .logs
+                .iter()
+                .map(|line| ((line.at > 0).then(|| stream.time(line.at)), line.text.as_str()))
+                .collect(),
             finalized: stream.calls.iter().rev().find(|call| call.op == Op::Finalize).copied(),
             aborted: stream.calls.iter().find(|call| call.op == Op::Abort).copied(),
             torn: torn_at.is_some() && trace.gaps.iter().any(|gap| gap.cause == GapCause::Torn),
@@ -107,11 +111,12 @@ impl<'a> RankState<'a> {
     /// How it ended, in words.
     pub(crate) fn ending(&self) -> String {
         match &self.ended {
+            // Whatever the launcher did to it afterwards.
+            _ if self.aborted.is_some() => "ended the job by calling abort".to_owned(),
             Some((_, How::Exit(code))) => format!("exited with code {code}"),
             Some((_, How::Signal(signal, by))) => {
                 format!("killed by signal {signal}{}{}", signal_name(*signal), sender(by))
             }
-            None if self.aborted.is_some() => "ended the job itself (abort)".to_owned(),
             None if self.finalized.is_some() => "has shut the library down (finalize)".to_owned(),
             None => "alive".to_owned(),
         }
@@ -174,7 +179,9 @@ fn thread_activity(thread: &ThreadState, limit: i64) -> Activity {
     let repeats = thread.times.unwrap_or(1);
     let in_calls = thread.each_ms.unwrap_or(0).saturating_mul(repeats);
     let so_long = in_calls.saturating_mul(1_000_000) as i64 >= limit
-        || thread.since_ms.is_some_and(|since| thread.at.saturating_sub(since.saturating_mul(1_000_000)) as i64 >= limit);
+        || thread
+            .since_ms
+            .is_some_and(|since| thread.at.saturating_sub(since.saturating_mul(1_000_000)) as i64 >= limit);
     let failing = !thread.result.is_empty() && thread.result != "0";
     if ioctl && (so_long || repeats > 1 || failing || thread.state == "disk_sleep" || thread.state == "blocked") {
         return Activity::Driver;
@@ -200,7 +207,8 @@ fn thread_activity(thread: &ThreadState, limit: i64) -> Activity {
 
 /// A thread in one line.
 pub(crate) fn describe_thread(thread: &ThreadState) -> String {
-    let name = if thread.name.is_empty() { format!("thread {}", thread.tid) } else { format!("{} thread", thread.name) };
+    let name =
+        if thread.name.is_empty() { format!("thread {}", thread.tid) } else { format!("{} thread", thread.name) };
     let mut text = name;
     if !thread.state.is_empty() {
         text.push(' ');

@@ -72,11 +72,7 @@ pub(crate) fn position(track: &Track<'_>, pos: u64) -> Option<StepPosition> {
         return Some(marked);
     }
     let rhythm = Rhythm::before(track, pos).filter(|rhythm| rhythm.period > 1)?;
-    Some(StepPosition {
-        number: rhythm.count(pos),
-        call: (pos - rhythm.start) % rhythm.period,
-        period: rhythm.period,
-    })
+    Some(StepPosition { number: rhythm.count(pos), call: (pos - rhythm.start) % rhythm.period, period: rhythm.period })
 }
 
 fn from_marks(track: &Track<'_>, pos: u64) -> Option<StepPosition> {

@@ -71,7 +71,8 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                 Attempt { number, world: worlds.get(&number).copied(), problems: Vec::new(), streams: Vec::new() };
             for (rank, mut candidates) in ranks {
                 // Children of a rank (data loaders) inherit its environment: the process that communicates plays it.
-                candidates.sort_by(|a, b| b.calls.len().cmp(&a.calls.len()).then_with(|| a.trace.key.cmp(&b.trace.key)));
+                candidates
+                    .sort_by(|a, b| b.calls.len().cmp(&a.calls.len()).then_with(|| a.trace.key.cmp(&b.trace.key)));
                 let mut candidates = candidates.into_iter();
                 let Some(chosen) = candidates.next() else { continue };
                 for other in candidates.filter(|other| !other.calls.is_empty()) {
@@ -102,6 +103,9 @@ struct Candidate<'a> {
     trace: &'a ProcessTrace,
     calls: Vec<&'a Call>,
 }
+
+/// Rank, attempt, calls.
+type RankCalls<'a> = (u32, u32, Vec<&'a Call>);
 
 /// Which ranks a process plays.
 struct Plays {
@@ -141,7 +145,7 @@ impl Plays {
     }
 
     /// The calls of each rank; and how many calls no rank could be found for.
-    fn share_out<'a>(&self, trace: &'a ProcessTrace) -> (Vec<(u32, u32, Vec<&'a Call>)>, usize) {
+    fn share_out<'a>(&self, trace: &'a ProcessTrace) -> (Vec<RankCalls<'a>>, usize) {
         let latest = self.ranks.iter().map(|known| known.1).max().unwrap_or(0);
         let own: Vec<&(u32, u32, Option<u32>)> = self.ranks.iter().filter(|known| known.1 == latest).collect();
         let mut by_rank: BTreeMap<u32, Vec<&Call>> = own.iter().map(|known| (known.0, Vec::new())).collect();

@@ -34,6 +34,8 @@ pub(crate) fn decide(alignment: &Alignment<'_>, mut raws: Vec<Raw>) -> Vec<Findi
 /// Place in the decision list. A difference that leaves ranks waiting was there before they died of it.
 fn order(raw: &Raw) -> (u8, bool) {
     let rank = match raw.rule {
+        // What only the call sites say stands behind whatever is certain.
+        _ if raw.finding.class == Class::LogicalMismatch => 8,
         Rule::Gone => 1,
         Rule::Differ if raw.open => 0,
         Rule::Differ => 2,
@@ -42,7 +44,7 @@ fn order(raw: &Raw) -> (u8, bool) {
         Rule::Message => 5,
         Rule::Wait => 6,
         Rule::Device => 7,
-        Rule::Note => 8,
+        Rule::Note => 9,
     };
     (rank, !raw.open)
 }
@@ -51,6 +53,10 @@ fn order(raw: &Raw) -> (u8, bool) {
 fn explains(alignment: &Alignment<'_>, held: &Raw, raw: &Raw) -> bool {
     if raw.rule == Rule::Note {
         return false;
+    }
+    if raw.finding.class == Class::LogicalMismatch {
+        let began = held.finding.first_divergence.is_some_and(|first| Some(first) <= raw.finding.first_visible);
+        return held.comm == raw.comm && began;
     }
     if held.rule == Rule::Differ && raw.rule == Rule::Differ {
         let later = raw.at >= held.at;
@@ -67,8 +73,9 @@ fn explains(alignment: &Alignment<'_>, held: &Raw, raw: &Raw) -> bool {
     }
     if held.rule == Rule::Differ && raw.rule == Rule::Gone {
         // Ranks that took part in the divergence and died of it.
-        let took_part = raw.roots.is_subset(&held.roots.union(&held.finding.waiting).union(&held.finding.collateral_exits))
-            || raw.roots.iter().all(|rank| took_part(alignment, held, rank));
+        let took_part =
+            raw.roots.is_subset(&held.roots.union(&held.finding.waiting).union(&held.finding.collateral_exits))
+                || raw.roots.iter().all(|rank| took_part(alignment, held, rank));
         return held.open && took_part;
     }
     if !held.open {
@@ -91,9 +98,13 @@ fn absorb(held: &mut Raw, raw: &Raw) {
         held.finding.collateral_exits = held.finding.collateral_exits.union(&ended);
     }
     let same = raw.finding.code == held.finding.code && raw.finding.what == held.finding.what;
-    if raw.rule == Rule::Differ && same && let Some(group) = &raw.finding.group {
+    if raw.rule == Rule::Differ
+        && same
+        && let Some(group) = &raw.finding.group
+    {
         let name = if group.name.is_empty() { group.identity.to_string() } else { group.name.clone() };
-        held.finding.detail.push(format!("the same on {name}"));
+        let library = if group.library.is_empty() { String::new() } else { format!(" ({})", group.library) };
+        held.finding.detail.push(format!("the same on {name}{library}"));
     }
 }
 
@@ -117,7 +128,11 @@ pub(crate) fn report(alignment: &Alignment<'_>, findings: Vec<Finding>, coverage
 fn clean_confidence(coverage: &Coverage) -> Confidence {
     if coverage.calls == 0 || coverage.compared < 0.5 {
         Confidence::Low
-    } else if coverage.missing.is_empty() && coverage.gaps.is_empty() && coverage.problems.is_empty() && coverage.compared >= 0.99 {
+    } else if coverage.missing.is_empty()
+        && coverage.gaps.is_empty()
+        && coverage.problems.is_empty()
+        && coverage.compared >= 0.99
+    {
         Confidence::High
     } else {
         Confidence::Medium

@@ -10,7 +10,7 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use rankdiff_trace::{Call, Life, RankSet, Semantics};
 
 use crate::align::{Alignment, synchronises};
-use crate::creation::{self, Creation};
+use crate::creation::{self, Caller, Creation};
 use crate::diverge::Kind;
 use crate::index::{Base, Progress, Track};
 
@@ -123,13 +123,28 @@ fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u
 fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
     let Some(group) = alignment.comm(comm).filter(|group| group.members.len() > 1) else { return };
     let tracks: Vec<&Track<'a>> = alignment.tracks(comm).iter().filter(|track| track.base != Base::Unknown).collect();
-    let is_certain = |track: &Track<'_>| track.blind_after.is_none() && !(track.entries.is_empty() && track.blind_before);
-    let Some(pos) = tracks.iter().filter(|track| is_certain(track)).map(|track| track.end()).min() else { return };
-    let waiters: Vec<Waiter<'a>> = tracks
-        .iter()
-        .filter(|track| track.end() > pos)
-        .filter_map(|track| waiter(alignment, comm, track, pos))
-        .collect();
+    let is_certain =
+        |track: &Track<'_>| track.blind_after.is_none() && !(track.entries.is_empty() && track.blind_before);
+    let shortest = tracks.iter().filter(|track| is_certain(track)).map(|track| track.end()).min();
+    let waiting_at = |pos: u64| -> Vec<Waiter<'a>> {
+        let inside = tracks.iter().filter(|track| track.end() > pos);
+        inside.filter_map(|track| waiter(alignment, comm, track, pos)).collect()
+    };
+    let Some(mut pos) = shortest else { return };
+    let mut waiters = waiting_at(pos);
+    if waiters.is_empty() {
+        // All that are known for certain have entered what is pending: perhaps one of the others has not.
+        let pending = tracks.iter().filter_map(|track| {
+            track.entries.iter().find(|entry| entry.progress == Progress::Pending).map(|entry| entry.pos)
+        });
+        let Some(first) = pending.min() else { return };
+        let doubtful = alignment.tracks(comm).iter().any(|track| track.base == Base::Unknown || track.end() <= first);
+        if !doubtful && alignment.unseen(group).is_empty() {
+            return;
+        }
+        pos = first;
+        waiters = waiting_at(pos);
+    }
     let Some(since) = waiters.iter().map(|waiter| waiter.since).min() else { return };
     // A complete call of all members shows that all entered it, whatever the record of one of them says.
     let refuted = tracks.iter().filter_map(|track| track.at(pos)).any(|entry| {
@@ -244,8 +259,8 @@ fn creations<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
         let waiters: Vec<Waiter<'a>> = creation
             .callers
             .iter()
-            .filter(|caller| caller.3)
-            .filter_map(|&(stream, call, _, _)| {
+            .filter(|caller| caller.pending)
+            .filter_map(|&Caller { stream, call, .. }| {
                 let rank = alignment.attempt.streams.get(stream)?.rank;
                 let since = alignment.entered(stream, call);
                 // Creating a communicator blocks in every library unless it says otherwise.
@@ -286,7 +301,8 @@ fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
         let blocks = semantics.contains(Semantics::BLOCKING)
             && single.end.progress == Progress::Pending
             && single.end.call.exit.is_none();
-        let known = alignment.state_of(single.peer).is_some_and(|state| state.ended.is_some() || state.horizon >= since);
+        let known =
+            alignment.state_of(single.peer).is_some_and(|state| state.ended.is_some() || state.horizon >= since);
         let unsure = if known { Vec::new() } else { vec![(single.peer, "its record ends before".to_owned())] };
         waits.instances.push(Instance {
             place: Place::Message(at),
@@ -373,9 +389,8 @@ impl<'a> Waits<'a> {
     pub(crate) fn is_held(&self, alignment: &Alignment<'_>, rank: u32) -> bool {
         let Some(state) = alignment.state_of(rank).filter(|state| !state.is_gone()) else { return false };
         let working = matches!(state.life, Some(Life::Running));
-        self.of_rank(rank).any(|instance| {
-            instance.waiters.iter().any(|waiter| waiter.rank == rank && (waiter.blocks || !working))
-        })
+        self.of_rank(rank)
+            .any(|instance| instance.waiters.iter().any(|waiter| waiter.rank == rank && (waiter.blocks || !working)))
     }
 
     /// Ranks that wait for one of these, and those that wait for them in turn.

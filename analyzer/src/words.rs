@@ -12,6 +12,26 @@ pub(crate) fn counted(n: u64, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
 
+/// Sets of ranks in sentences.
+pub(crate) trait Who {
+    /// 'rank 6', 'ranks 0-5,7'; '61 ranks (0,4,8,…)' where the list would be the longer part of the sentence.
+    fn who(&self) -> String;
+}
+
+/// Longest list of ranks in a sentence.
+const LONGEST: usize = 40;
+
+impl Who for RankSet {
+    fn who(&self) -> String {
+        let all = self.to_string();
+        if all.len() <= LONGEST {
+            return self.phrase();
+        }
+        let few: Vec<&str> = all.split(',').take(3).collect();
+        format!("{} ranks ({},…)", self.len(), few.join(","))
+    }
+}
+
 /// Milliseconds as seconds with the digits that matter.
 pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1000 {
@@ -27,7 +47,7 @@ pub(crate) fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
         1_000..60_000 => format!("{}.{} s", seconds, ms % 1000 / 100),
-        60_000..3_600_000 if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        60_000..3_600_000 if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
@@ -35,9 +55,8 @@ pub(crate) fn duration(ms: u64) -> String {
 
 /// A small number as a word, as sentences have it.
 pub(crate) fn number(n: usize) -> String {
-    const WORDS: [&str; 13] = [
-        "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
-    ];
+    const WORDS: [&str; 13] =
+        ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
     WORDS.get(n).map_or_else(|| n.to_string(), |word| (*word).to_owned())
 }
 
@@ -51,6 +70,18 @@ pub(crate) fn ordinal(n: u64) -> String {
         _ => "th",
     };
     format!("{n}{ending}")
+}
+
+/// The article before a number in digits.
+pub(crate) fn article(n: u64) -> &'static str {
+    let text = n.to_string();
+    if text.starts_with('8')
+        || (matches!(n, 11 | 18) || text.len() % 3 == 2 && (text.starts_with("11") || text.starts_with("18")))
+    {
+        "an"
+    } else {
+        "a"
+    }
 }
 
 /// The operation's name; with a leading `i` where the library tells the forms apart.
@@ -146,7 +177,9 @@ pub(crate) fn may_be_barrier(comm: &Comm<'_>, op: Op) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, duration, number, ordinal, seconds};
+    use rankdiff_trace::RankSet;
+
+    use super::{Who as _, counted, duration, number, ordinal, seconds};
 
     #[test]
     fn numbers_read_well() {
@@ -156,6 +189,8 @@ mod tests {
         assert_eq!(duration(590_000), "9 min 50 s");
         assert_eq!(counted(1, "call"), "1 call");
         assert_eq!(number(7), "seven");
+        assert_eq!((0..3).collect::<RankSet>().who(), "ranks 0-2");
+        assert_eq!((0..40).map(|rank| rank * 2).collect::<RankSet>().who(), "40 ranks (0,2,4,…)");
         assert_eq!(number(20), "20");
         let ordinals: Vec<String> = [1, 2, 3, 11, 12, 21, 113].map(ordinal).to_vec();
         assert_eq!(ordinals, ["1st", "2nd", "3rd", "11th", "12th", "21st", "113th"]);

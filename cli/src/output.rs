@@ -101,6 +101,15 @@ impl Output {
 
     /// Why it ends here.
     pub fn error(&self, failure: &Failure) {
-        let _ = writeln!(anstream::stderr(), "{ERROR}error{ERROR:#}: {:#}", failure.error());
+        // Many causes are part of their effect's message already.
+        let mut text = String::new();
+        for cause in failure.error().chain().map(ToString::to_string) {
+            if text.is_empty() {
+                text = cause;
+            } else if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        let _ = writeln!(anstream::stderr(), "{ERROR}error{ERROR:#}: {text}");
     }
 }

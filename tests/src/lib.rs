@@ -3,6 +3,13 @@
 //! Variables: `RANKDIFF_BIN` the binary under test (built when it is not given), `RANKDIFF_REQUIRE_PRIVILEGED=1` a test
 //! that would be skipped for want of privileges fails instead, `RANKDIFF_LONG=N` repetitions of `cargo xtask long`.
 
+pub mod examples;
+pub mod job_log;
+pub mod process;
+pub mod random;
+pub mod recorder;
+mod shared_memory;
+
 use std::env;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -46,15 +53,23 @@ pub fn binary() -> &'static Path {
 ///
 /// # Panics
 /// If privileges are required (`RANKDIFF_REQUIRE_PRIVILEGED=1`) and missing.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 pub fn is_privileged(test: &str) -> bool {
     let privileged = rustix::process::geteuid().is_root();
-    let required = env::var_os("RANKDIFF_REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
-    assert!(privileged || !required, "{test} needs root, and may not be skipped");
     if !privileged {
-        eprintln!("{test}: skipped, it needs root");
+        skipped(test, "it needs root");
     }
     privileged
+}
+
+/// Says that a test is not run, and why.
+///
+/// # Panics
+/// If no test may be skipped (`RANKDIFF_REQUIRE_PRIVILEGED=1`, as in CI).
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+pub fn skipped(test: &str, why: &str) {
+    let required = env::var_os("RANKDIFF_REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+    assert!(!required, "{test} may not be skipped: {why}");
+    eprintln!("SKIPPED {test}: {why}");
 }
 
 /// How often a test with `repeated` in its name does what it does: `usual` in CI, as told in a long run.

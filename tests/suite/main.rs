@@ -1,4 +1,11 @@
 //! Tests over the whole repository and the real binary.
 
+mod crash;
+mod demo;
 mod dependencies;
+mod jobs;
+mod loss;
+mod mpi;
+mod nccl;
 mod repository;
+mod values;

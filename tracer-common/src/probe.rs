@@ -79,6 +79,8 @@ pub mod flag {
     pub const GROUP_END: u32 = 1 << 2;
     /// The out handle may be set only when the batch ends; it is read again then.
     pub const OUT_AT_GROUP_END: u32 = 1 << 3;
+    /// The out handle is a communicator's: its counters begin at 0 and its handle's generation grows.
+    pub const MAKES_COMM: u32 = 1 << 4;
     /// Calls below this one are not nested parts of it but calls of their own (a group's closing call runs no others).
     pub const NOT_A_PARENT: u32 = 1 << 5;
     /// The entry probe sits on a later instruction than the return probe: the return address on the stack is replaced

@@ -52,7 +52,8 @@ fn exit(context: &RetProbeContext) -> Option<()> {
     if desc.out_handle != handle::NONE {
         let waits = desc.flags & probe_flag::OUT_AT_GROUP_END != 0 && thread.group_depth != 0;
         if !waits {
-            out = read_out(call.out, desc.out_handle, tgid, nested);
+            let makes_comm = desc.flags & probe_flag::MAKES_COMM != 0;
+            out = read_out(call.out, desc.out_handle, makes_comm.then_some(tgid), nested);
         } else if !nested && !thread::postpone(thread, PendingOut { seq: call.seq, out: call.out, probe, reserved: 0 })
         {
             count_lost(lost::EXIT);
@@ -93,7 +94,7 @@ fn end_of_batch(thread: &mut ThreadState, pid_tgid: u64) {
 /// Records a handle that was set at the end of a batch.
 #[inline(always)]
 fn emit_out(desc: &ProbeDesc, pending: &PendingOut, pid_tgid: u64) {
-    let out = read_out(pending.out, desc.out_handle, (pid_tgid >> 32) as u32, false);
+    let out = read_out(pending.out, desc.out_handle, Some((pid_tgid >> 32) as u32), false);
     emit(
         lost::EXIT,
         Exit {
@@ -106,13 +107,12 @@ fn emit_out(desc: &ProbeDesc, pending: &PendingOut, pid_tgid: u64) {
     );
 }
 
-/// Reads the new handle and registers it, unless it belongs to a part of another creation.
+/// Reads what the call wrote. With `owner` it is a new communicator of that process and is registered, unless it belongs to
+/// a part of another creation; otherwise (a type, a request, a number) it is only passed on.
 #[inline(always)]
-fn read_out(address: u64, mode: u8, tgid: u32, nested: bool) -> Out {
+fn read_out(address: u64, mode: u8, owner: Option<u32>, nested: bool) -> Out {
     let Some(handle) = held(address, mode) else { return Out { flags: flag::OUT_UNREADABLE, ..Out::NONE } };
-    if handle == 0 {
-        return Out::NONE;
-    }
+    let Some(tgid) = owner.filter(|_| handle != 0) else { return Out { handle, ..Out::NONE } };
     let generation = if nested { generation(handle, tgid) } else { register(handle, tgid).unwrap_or(0) };
     Out { handle, generation, flags: 0 }
 }

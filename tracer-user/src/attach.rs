@@ -26,6 +26,7 @@ use crate::btf;
 use crate::elf::{ElfError, ElfInfo};
 use crate::limits::{self, DescriptorLimit};
 use crate::maps::FileKey;
+use crate::multi::{MAX_POINTS, Multi, Point, When};
 use crate::object::{OBJECT, ObjectError, check_object};
 use crate::points::{FilePlan, PlannedProbe, link_map_hook};
 use crate::privilege::{self, Requirement};
@@ -146,7 +147,8 @@ pub struct AttachSummary {
     pub failed: Vec<String>,
 }
 
-/// The loaded object and its probes. Dropping it detaches everything, which takes some milliseconds a probe.
+/// The loaded object and its probes. Dropping it detaches everything; before Linux 6.6 that takes some milliseconds a
+/// probe, and more where the processors are busy.
 pub struct Attacher {
     ebpf: Ebpf,
     ring: Option<RingBuf<MapData>>,
@@ -156,7 +158,10 @@ pub struct Attacher {
     comms: HashMap<MapData, CommKey, CommCounters>,
     peers: HashMap<MapData, PeerKey, u64>,
     losses: PerCpuArray<MapData, u64>,
-    probes: Vec<AttachedProbe>,
+    /// Attaches all probes of a file at once, where the kernel can.
+    multi: Option<Multi>,
+    /// By cookie, from 1; `None`: refused by the kernel.
+    probes: Vec<Option<AttachedProbe>>,
     by_place: FxHashMap<(FileKey, u64), u16>,
     link_maps: FxHashSet<FileKey>,
     limit: DescriptorLimit,
@@ -167,6 +172,7 @@ impl fmt::Debug for Attacher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Attacher")
             .field("probes", &self.probes.len())
+            .field("at_once", &self.multi.is_some())
             .field("link_maps", &self.link_maps.len())
             .finish_non_exhaustive()
     }
@@ -175,6 +181,15 @@ impl fmt::Debug for Attacher {
 impl Attacher {
     /// Loads the object, checks its version and attaches to the kernel's process events.
     pub fn load(options: &LoadOptions) -> Result<Attacher, AttachError> {
+        Attacher::load_for(options, true)
+    }
+
+    /// The same, but attaches each probe by itself, as on kernels before 6.6: slow to take off.
+    pub fn load_one_by_one(options: &LoadOptions) -> Result<Attacher, AttachError> {
+        Attacher::load_for(options, false)
+    }
+
+    fn load_for(options: &LoadOptions, at_once: bool) -> Result<Attacher, AttachError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(AttachError::Missing(privilege::missing()));
         }
@@ -185,6 +200,10 @@ impl Attacher {
             .map_max_entries(name::EVENTS, ring)
             .load(OBJECT)
             .map_err(|error| refused("the eBPF object", &error))?;
+
+        // Before the maps are taken out of the object.
+        let probes = [program::ENTER, program::EXIT, program::LINK_MAP];
+        let multi = if at_once { Multi::load(OBJECT, &ebpf, &probes).ok() } else { None };
 
         let mut notes = Vec::new();
         let settings = match btf::Types::of_kernel() {
@@ -198,6 +217,7 @@ impl Attacher {
         config.set(0, settings, 0).map_err(|error| refused("the settings", &error))?;
 
         let mut attacher = Attacher {
+            multi,
             ring: Some(take_map(&mut ebpf, name::EVENTS)?),
             descriptions: take_map(&mut ebpf, name::PROBES)?,
             watched: take_map(&mut ebpf, name::WATCHED)?,
@@ -212,8 +232,10 @@ impl Attacher {
             limit,
             notes,
         };
-        for program in [program::ENTER, program::EXIT, program::LINK_MAP] {
-            attacher.uprobe(program)?.load().map_err(|error| refused(program, &error))?;
+        if attacher.multi.is_none() {
+            for program in probes {
+                attacher.uprobe(program)?.load().map_err(|error| refused(program, &error))?;
+            }
         }
         attacher.attach_events()?;
         Ok(attacher)
@@ -226,13 +248,26 @@ impl Attacher {
             return Err(AttachError::Replaced { path });
         }
         let mut summary = AttachSummary::default();
+        let mut fresh = Vec::new();
         for probe in &plan.probes {
             if self.by_place.contains_key(&(plan.key, probe.offset)) {
                 summary.present += 1;
                 continue;
             }
-            match self.attach_probe(plan.key, &path, probe) {
-                Ok(()) => summary.attached += 1,
+            match self.describe(&path, probe) {
+                Ok(index) => fresh.push((index, probe)),
+                Err(AttachError::Refused { what, detail }) => summary.failed.push(format!("{what}: {detail}")),
+                Err(error) => return Err(error),
+            }
+        }
+        let at_once = self.attach_at_once(&path, &fresh);
+        for (index, probe) in fresh {
+            let attached = if at_once { Ok(()) } else { self.attach_alone(&path, index, probe) };
+            match attached {
+                Ok(()) => {
+                    self.keep(plan.key, &path, index, probe);
+                    summary.attached += 1;
+                }
                 Err(AttachError::Refused { what, detail }) => summary.failed.push(format!("{what}: {detail}")),
                 Err(error) => return Err(error),
             }
@@ -335,7 +370,7 @@ impl Attacher {
 
     /// The probe with this cookie.
     pub fn probe(&self, index: u16) -> Option<&AttachedProbe> {
-        self.probes.get(usize::from(index).checked_sub(1)?)
+        self.probes.get(usize::from(index).checked_sub(1)?)?.as_ref()
     }
 
     /// The probe of the function at this offset of a file.
@@ -345,13 +380,18 @@ impl Attacher {
 
     /// All probes, by cookie.
     pub fn probes(&self) -> impl Iterator<Item = &AttachedProbe> {
-        self.probes.iter()
+        self.probes.iter().flatten()
     }
 
     /// The limit of open files as it was before it was raised; a child that is started gets it back
     /// ([`DescriptorLimit::restore`]).
     pub fn descriptor_limit(&self) -> DescriptorLimit {
         self.limit
+    }
+
+    /// Whether all probes of a file are attached at once (Linux 6.6 and newer).
+    pub fn attaches_at_once(&self) -> bool {
+        self.multi.is_some()
     }
 
     /// What works only in part, for the user.
@@ -386,12 +426,13 @@ impl Attacher {
         if self.link_maps.contains(&key) {
             return Ok(false);
         }
-        self.attach_uprobe(program::LINK_MAP, path, offset, 0)?;
+        self.attach_uprobe(program::LINK_MAP, path, Point { offset, cookie: 0 }, When::Entry)?;
         self.link_maps.insert(key);
         Ok(true)
     }
 
-    fn attach_probe(&mut self, key: FileKey, path: &Path, planned: &PlannedProbe) -> Result<(), AttachError> {
+    /// Gives a probe its number and tells the programs what to read there.
+    fn describe(&mut self, path: &Path, planned: &PlannedProbe) -> Result<u16, AttachError> {
         let what = || format!("a probe on {} in {}", planned.symbol, path.display());
         // 0 is left free: it stands for 'no probe' in records.
         let index = u32::try_from(self.probes.len() + 1).ok().filter(|&index| index < MAX_PROBES);
@@ -402,50 +443,94 @@ impl Attacher {
             });
         };
         self.descriptions.set(u32::from(index), planned.desc, 0).map_err(|error| refused(&what(), &error))?;
-        // The return probe first: a call that is entered in between then misses its entry, and a return without an
+        self.probes.push(None);
+        Ok(index)
+    }
+
+    /// Attaches all probes of a file with one link for the entries and one for the returns. False if the kernel has no
+    /// such links, or refuses one of the places: they are then attached one by one.
+    fn attach_at_once(&mut self, path: &Path, probes: &[(u16, &PlannedProbe)]) -> bool {
+        let Some(multi) = &mut self.multi else { return false };
+        if probes.len() > MAX_POINTS {
+            return false;
+        }
+        // The return probes first: a call that is entered in between then misses its entry, and a return without an
         // entry says nothing, where an entry without a return would look like a call that hangs.
-        let exit = match planned.exit {
-            Some(exit) => {
-                Some(self.attach_uprobe(program::EXIT, path, planned.offset + exit.delta, u64::from(index))?)
+        let exits: Vec<Point> = probes.iter().filter_map(|&(index, probe)| exit_point(index, probe)).collect();
+        let entries: Vec<Point> = probes.iter().map(|&(index, probe)| entry_point(index, probe)).collect();
+        if multi.attach(program::EXIT, path, &exits, When::Return).is_err() {
+            return false;
+        }
+        if multi.attach(program::ENTER, path, &entries, When::Entry).is_err() {
+            if !exits.is_empty() {
+                multi.detach_last();
             }
+            return false;
+        }
+        true
+    }
+
+    fn attach_alone(&mut self, path: &Path, index: u16, planned: &PlannedProbe) -> Result<(), AttachError> {
+        let exit = match exit_point(index, planned) {
+            Some(exit) => Some(self.attach_uprobe(program::EXIT, path, exit, When::Return)?),
             None => None,
         };
-        let entry = self.attach_uprobe(program::ENTER, path, planned.offset + planned.entry.delta, u64::from(index));
-        if let Err(error) = entry {
-            if let Some(exit) = exit {
-                let _ = self.uprobe(program::EXIT)?.detach(exit);
+        let entry = self.attach_uprobe(program::ENTER, path, entry_point(index, planned), When::Entry);
+        if let (Err(_), Some(exit)) = (&entry, exit) {
+            match exit {
+                Link::Multi => {
+                    if let Some(multi) = &mut self.multi {
+                        multi.detach_last();
+                    }
+                }
+                Link::Alone(link) => {
+                    let _ = self.uprobe(program::EXIT)?.detach(link);
+                }
             }
-            return Err(error);
         }
+        entry.map(|_| ())
+    }
+
+    fn keep(&mut self, key: FileKey, path: &Path, index: u16, planned: &PlannedProbe) {
         self.by_place.insert((key, planned.offset), index);
-        self.probes.push(AttachedProbe {
-            index,
-            library: planned.library,
-            abi: planned.abi,
-            function: planned.function,
-            symbol: planned.symbol.clone(),
-            key,
-            path: path.to_owned(),
-            offset: planned.offset,
-            size: planned.size,
-            entry: planned.entry,
-            exit: planned.exit,
-            desc: planned.desc,
-        });
-        Ok(())
+        if let Some(slot) = self.probes.get_mut(usize::from(index) - 1) {
+            *slot = Some(AttachedProbe {
+                index,
+                library: planned.library,
+                abi: planned.abi,
+                function: planned.function,
+                symbol: planned.symbol.clone(),
+                key,
+                path: path.to_owned(),
+                offset: planned.offset,
+                size: planned.size,
+                entry: planned.entry,
+                exit: planned.exit,
+                desc: planned.desc,
+            });
+        }
     }
 
     fn attach_uprobe(
         &mut self,
         program: &'static str,
         path: &Path,
-        offset: u64,
-        cookie: u64,
-    ) -> Result<UProbeLinkId, AttachError> {
-        let point = UProbeAttachPoint { location: UProbeAttachLocation::AbsoluteOffset(offset), cookie: Some(cookie) };
+        point: Point,
+        when: When,
+    ) -> Result<Link, AttachError> {
+        let what = || format!("a probe at {}+{:#x}", path.display(), point.offset);
+        if let Some(multi) = &mut self.multi {
+            multi.attach(program, path, &[point], when).map_err(|error| refused(&what(), &error))?;
+            return Ok(Link::Multi);
+        }
+        let at = UProbeAttachPoint {
+            location: UProbeAttachLocation::AbsoluteOffset(point.offset),
+            cookie: Some(point.cookie),
+        };
         self.uprobe(program)?
-            .attach(point, path, UProbeScope::AllProcesses)
-            .map_err(|error| refused(&format!("a probe at {}+{offset:#x}", path.display()), &error))
+            .attach(at, path, UProbeScope::AllProcesses)
+            .map(Link::Alone)
+            .map_err(|error| refused(&what(), &error))
     }
 
     fn uprobe(&mut self, program: &'static str) -> Result<&mut UProbe, AttachError> {
@@ -455,6 +540,23 @@ impl Attacher {
             .try_into()
             .map_err(|_: ProgramError| ObjectError::NoProgram(program).into())
     }
+}
+
+/// A probe that was attached by itself.
+enum Link {
+    /// The newest of the links for many.
+    Multi,
+    /// One of aya's.
+    Alone(UProbeLinkId),
+}
+
+fn entry_point(index: u16, probe: &PlannedProbe) -> Point {
+    Point { offset: probe.offset + probe.entry.delta, cookie: u64::from(index) }
+}
+
+fn exit_point(index: u16, probe: &PlannedProbe) -> Option<Point> {
+    let exit = probe.exit?;
+    Some(Point { offset: probe.offset + exit.delta, cookie: u64::from(index) })
 }
 
 /// Takes a map out of the object, as the type that both sides agreed on.

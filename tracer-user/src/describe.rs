@@ -50,6 +50,13 @@ pub(crate) fn has_return(desc: &ProbeDesc) -> bool {
     desc.flags & flag::RETURNS != 0
 }
 
+/// Does without the return.
+pub(crate) fn drop_return(desc: &mut ProbeDesc) {
+    desc.flags &= !(flag::RETURNS | flag::OUT_AT_GROUP_END);
+    desc.out_handle = handle::NONE;
+    desc.out = SOURCE_NONE;
+}
+
 /// Adjusts a description to where the probes sit.
 pub(crate) fn place(desc: &mut ProbeDesc, entry: &EntryPoint, exit: Option<&ExitPoint>) {
     desc.entry_stack_shift = entry.stack_shift;
@@ -141,6 +148,7 @@ fn flags(library: &Library, function: &Function, has_out: bool) -> u32 {
         | set(function.op == Op::GroupStart, flag::GROUP_START)
         | set(function.op == Op::GroupEnd, flag::GROUP_END)
         | set(traits.out_at_group_end && has_out, flag::OUT_AT_GROUP_END)
+        | set(has_out && function.arg(Role::NewComm).is_some(), flag::MAKES_COMM)
         | set(apart, flag::NOT_A_PARENT)
 }
 

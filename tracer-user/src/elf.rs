@@ -202,7 +202,7 @@ impl ElfInfo {
         aliases
             .iter()
             .find(|function| function.size != 0 && offset - function.offset < function.size)
-            .or_else(|| aliases.iter().find(|function| function.size == 0))
+            .or_else(|| aliases.iter().find(|function| function.size == 0 && self.address_of(offset).is_some()))
     }
 
     /// All functions, by file offset.

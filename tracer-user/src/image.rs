@@ -42,10 +42,10 @@ impl Image {
                 continue;
             }
             if let Some(elf) = known.get(&key)
-                && let Some(address) = elf.address_of(mapping.file_offset)
+                && let Some(bias) = elf.load_bias(mapping)
             {
                 seen.push(key);
-                self.symbols.add(mapping.start.wrapping_sub(address), Arc::clone(elf));
+                self.symbols.add(bias, Arc::clone(elf));
             }
         }
     }

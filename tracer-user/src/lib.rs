@@ -7,6 +7,7 @@ pub mod elf;
 pub mod limits;
 mod loader;
 pub mod maps;
+mod multi;
 pub mod object;
 pub mod points;
 pub mod predict;

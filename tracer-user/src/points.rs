@@ -18,7 +18,7 @@ use crate::describe;
 use crate::elf::{ElfError, ElfInfo, FunctionSymbol, open_regular};
 use crate::maps::FileKey;
 use crate::privilege::kernel_release;
-use crate::prologue::{EntryPoint, ExitPoint, KernelRules, PointCost, locate};
+use crate::prologue::{EntryPoint, ExitPoint, KernelRules, PointCost, locate, takes_probe};
 
 pub use crate::describe::probe_desc;
 
@@ -176,6 +176,20 @@ impl FilePlan {
         };
         let mut desc = describe::probe_desc(library, abi, function);
         let (mut entry, exit) = locate(&code, options.rules);
+        if !takes_probe(&code, entry.delta) {
+            self.notes.push(format!(
+                "{} at offset {:#x} begins with an instruction that takes no probe; its calls are not recorded",
+                found.name, found.offset
+            ));
+            return;
+        }
+        if describe::has_return(&desc) && !takes_probe(&code, exit.delta) {
+            self.notes.push(format!(
+                "{} at offset {:#x} begins with an instruction that takes no probe; its returns are not recorded",
+                found.name, found.offset
+            ));
+            describe::drop_return(&mut desc);
+        }
         let exit = describe::has_return(&desc).then_some(exit);
         if let Some(exit) = exit
             && exit.cost == PointCost::Stepped

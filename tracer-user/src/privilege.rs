@@ -17,6 +17,10 @@ const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_SYS_PTRACE: u32 = 19;
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_SYS_RESOURCE: u32 = 24;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+/// From this kernel on two smaller capabilities do.
+const SMALLER_KERNEL: (u32, u32) = (6, 6);
 
 /// One thing that recording needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +70,7 @@ pub fn check() -> Vec<Requirement> {
         uprobes(),
         types(),
         lockdown(fs::read_to_string("/sys/kernel/security/lockdown").ok().as_deref()),
-        admin(&capabilities),
+        admin(&capabilities, kernel_release()),
         bpf(),
         other_processes(&capabilities),
         descriptors(&capabilities),
@@ -171,7 +175,7 @@ fn lockdown(mode: Option<&str>) -> Requirement {
     }
 }
 
-fn admin(capabilities: &Capabilities) -> Requirement {
+fn admin(capabilities: &Capabilities, kernel: Option<(u32, u32)>) -> Requirement {
     const NAME: &str = "CAP_SYS_ADMIN";
     if capabilities.in_user_namespace {
         return Requirement::missing(
@@ -183,6 +187,10 @@ fn admin(capabilities: &Capabilities) -> Requirement {
     if capabilities.has(CAP_SYS_ADMIN) {
         return Requirement::met(NAME, "held");
     }
+    let smaller = kernel.is_some_and(|found| found >= SMALLER_KERNEL);
+    if smaller && capabilities.has(CAP_BPF) && capabilities.has(CAP_PERFMON) {
+        return Requirement::met(NAME, "not held, but CAP_BPF and CAP_PERFMON are, which do on this kernel");
+    }
     if capabilities.bounding & 1 << CAP_SYS_ADMIN == 0 {
         return Requirement::missing(
             NAME,
@@ -190,7 +198,12 @@ fn admin(capabilities: &Capabilities) -> Requirement {
             "start the container with --cap-add SYS_ADMIN --cap-add SYS_PTRACE --pid=host, or run rankdiff on the host",
         );
     }
-    Requirement::missing(NAME, "not held; the kernel places probes for nobody else", with_sudo())
+    let detail = if smaller {
+        "not held, nor CAP_BPF with CAP_PERFMON; the kernel places probes for nobody else"
+    } else {
+        "not held; the kernel places probes for nobody else"
+    };
+    Requirement::missing(NAME, detail, with_sudo())
 }
 
 fn bpf() -> Requirement {
@@ -302,7 +315,7 @@ fn try_bpf() -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CAP_SYS_ADMIN, Capabilities, check, lockdown, parse_release};
+    use super::{CAP_SYS_ADMIN, Capabilities, admin, check, lockdown, parse_release};
 
     #[test]
     fn kernel_releases_are_read() {
@@ -321,6 +334,18 @@ mod tests {
         let inner = Capabilities::parse(status, "         0       1000          1\n");
         assert!(!inner.has(CAP_SYS_ADMIN));
         assert!(!Capabilities::parse("", "").has(CAP_SYS_ADMIN));
+    }
+
+    #[test]
+    fn two_smaller_capabilities_do_on_a_newer_kernel() {
+        let held = Capabilities::parse("CapEff:\t000000c000000000\nCapBnd:\t000001ffffffffff\n", "0 0 4294967295");
+        assert!(admin(&held, Some((6, 6))).ok);
+        assert!(!admin(&held, Some((6, 5))).ok);
+        let perfmon = Capabilities::parse("CapEff:\t0000004000000000\nCapBnd:\t000001ffffffffff\n", "");
+        let missing = admin(&perfmon, Some((6, 6)));
+        assert!(!missing.ok && missing.fix.contains("sudo "), "{missing}");
+        let container = Capabilities::parse("CapEff:\t0000000000000000\nCapBnd:\t00000000a80425fb\n", "");
+        assert!(admin(&container, Some((6, 6))).fix.contains("container"));
     }
 
     #[test]

@@ -134,6 +134,11 @@ impl Process {
         self.has_library = false;
     }
 
+    /// Whether it still exists, for when the record of its end may be lost. Its number alone may be another's by now.
+    pub fn is_there(&self) -> bool {
+        procfs::start_time(self.pid) == Some(self.key.start_time)
+    }
+
     /// The rank it plays, as far as known.
     pub fn rank(&self) -> Option<&RankDef> {
         self.rank.as_ref().or(self.named.as_ref())
@@ -163,6 +168,8 @@ impl Process {
         if self.has_stream() {
             return;
         }
+        // The record of its exec may be lost in a full ring; then the environment known so far is its parent's.
+        self.read_environment();
         match StreamWriter::create(&options.dir, &self.key, clock::snapshot(), &options.writer) {
             Ok(writer) => self.stream = Stream::Open(Box::new(writer)),
             Err(error) => {

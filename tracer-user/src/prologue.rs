@@ -97,6 +97,12 @@ pub fn locate(code: &[u8], rules: KernelRules) -> (EntryPoint, ExitPoint) {
     (entry, ExitPoint { delta: exit, cost: cost(exit) })
 }
 
+/// Whether the kernel puts a probe on the instruction at this place at all. It looks only when the file is mapped, and
+/// says nothing then: a probe on another instruction never fires.
+pub fn takes_probe(code: &[u8], delta: u64) -> bool {
+    instruction_at(code, delta).is_some_and(accepts)
+}
+
 /// The first instruction of the straight-line start that the kernel emulates; if there is none, the first that it
 /// accepts.
 fn entry_point(code: &[u8], rules: KernelRules) -> Option<EntryPoint> {

@@ -100,6 +100,8 @@ pub struct Session {
     events: u64,
     last_call: Option<Instant>,
     observer: Observer,
+    /// Events are passed over from now on.
+    stopped: bool,
 }
 
 impl std::fmt::Debug for Session {
@@ -135,6 +137,7 @@ impl Session {
             events: 0,
             last_call: None,
             observer: Observer::default(),
+            stopped: false,
         })
     }
 
@@ -181,7 +184,7 @@ impl Session {
         let mut alive: Vec<u32> = self
             .processes
             .values()
-            .filter(|process| !process.ended && process.pid != except)
+            .filter(|process| !process.ended && process.pid != except && process.is_there())
             .map(|process| process.pid)
             .collect();
         alive.sort_unstable();
@@ -202,6 +205,7 @@ impl Session {
             drop(item);
             taken += 1;
             match event {
+                Ok(_) if self.stopped => {}
                 Ok(event) => self.take(event),
                 Err(error) => {
                     if self.bad_records == 0 {
@@ -232,6 +236,10 @@ impl Session {
             }
             Event::Fork(fork) => self.forked(fork.header.tgid, fork.child, fork.header.time),
             Event::Exec(header) => {
+                if self.process(header.tgid).has_stream() {
+                    // Handles of the old program mean nothing in the new one; the kernel has dropped the threads itself.
+                    self.attacher.forget_process(header.tgid);
+                }
                 self.process(header.tgid).exec();
                 self.to_scan.insert(header.tgid);
             }
@@ -525,9 +533,11 @@ impl Session {
     pub fn stop(&mut self) {
         self.drain();
         for pid in self.alive(0) {
-            // It may be gone by now; then there is nothing to end.
+            // It may be gone by now; then there is nothing to end. Threads that made a call go on to be recorded by the
+            // kernel: their events are passed over.
             let _ = self.attacher.unwatch(pid);
         }
+        self.stopped = true;
         self.flush();
     }
 

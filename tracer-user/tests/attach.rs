@@ -252,6 +252,15 @@ fn check_calls(records: &[Record], tgid: u32, rounds: usize, attacher: &Attacher
 
 #[test]
 fn calls_are_recorded_and_the_program_notices_nothing() {
+    check_toy(Attacher::load);
+}
+
+#[test]
+fn calls_are_recorded_with_probes_attached_one_by_one() {
+    check_toy(Attacher::load_one_by_one);
+}
+
+fn check_toy(load: fn(&LoadOptions) -> Result<Attacher, AttachError>) {
     let dir = tempfile::tempdir().expect("temporary folder");
     if !permitted() {
         return;
@@ -266,7 +275,7 @@ fn calls_are_recorded_and_the_program_notices_nothing() {
         assert_eq!(probe.exit.map(|exit| exit.delta), exit, "{name}");
     }
     let options = LoadOptions { ring_bytes: 1 << 20 };
-    let mut attacher = Attacher::load(&options).expect("permitted");
+    let mut attacher = load(&options).expect("permitted");
     let summary = attacher.attach(&plan).expect("permitted");
     assert_eq!((summary.attached, summary.present, summary.failed), (PLACES.len(), 0, Vec::new()));
     let again = attacher.attach(&toy_plan(&library)).expect("permitted");
@@ -437,6 +446,27 @@ fn open_mpi_is_recorded_from_its_first_call() {
 }
 
 #[test]
+fn a_place_that_the_kernel_refuses_costs_no_other() {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    if !permitted() {
+        return;
+    }
+    let Some(library) = build(dir.path(), "libtoy.so", LIBRARY, &["-shared", "-fPIC"]) else { return };
+    let mut plan = toy_plan(&library);
+    plan.probes[1].offset = 1 << 40; // behind the end of the file
+    for load in [Attacher::load, Attacher::load_one_by_one] {
+        let mut attacher = load(&LoadOptions::default()).expect("permitted");
+        let summary = attacher.attach(&plan).expect("permitted");
+        assert_eq!(summary.attached, PLACES.len() - 1, "{summary:?}");
+        assert!(summary.failed.len() == 1, "{summary:?}");
+        assert_eq!(attacher.probes().count(), PLACES.len() - 1);
+        assert!(
+            attacher.probes().all(|probe| attacher.probe(probe.index).is_some_and(|same| same.symbol == probe.symbol))
+        );
+    }
+}
+
+#[test]
 fn a_file_that_was_replaced_is_not_probed() {
     let dir = tempfile::tempdir().expect("temporary folder");
     if !permitted() {
@@ -464,19 +494,37 @@ fn loading_as_this_user() {
     }
 }
 
-#[test]
-fn without_rights_the_error_says_what_is_missing_and_what_to_do() {
+/// What the test above prints for a user with these capabilities alone; `None` if it cannot be tried.
+fn as_user(capabilities: &str) -> Option<String> {
     let this = std::env::current_exe().expect("this test");
     let run = Command::new("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"])
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .args([format!("--inh-caps={capabilities}"), format!("--ambient-caps={capabilities}")])
         .arg(this)
         .args(["--exact", "loading_as_this_user", "--nocapture"])
         .env("RANKDIFF_TEST_UNPRIVILEGED", "1")
         .output();
     let Some(output) = run.ok().filter(|output| output.status.success()) else {
         println!("SKIPPED: setpriv does not run here");
-        return;
+        return None;
     };
-    let text = String::from_utf8_lossy(&output.stdout);
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn without_rights_the_error_says_what_is_missing_and_what_to_do() {
+    let Some(text) = as_user("-all") else { return };
     assert!(text.contains("CAP_SYS_ADMIN") && text.contains("sudo "), "{text}");
+}
+
+#[test]
+fn two_smaller_capabilities_do_on_a_newer_kernel() {
+    if privilege::kernel_release().is_none_or(|release| release < (6, 6)) {
+        println!("SKIPPED: this kernel is older than 6.6");
+        return;
+    }
+    let Some(text) = as_user("-all,+bpf,+perfmon") else { return };
+    assert!(text.contains("loaded"), "{text}");
+    let Some(text) = as_user("-all,+perfmon") else { return };
+    assert!(text.contains("CAP_BPF"), "{text}");
 }

@@ -35,6 +35,8 @@ pub(crate) fn build(root: &Path) -> Result<()> {
     command
         // With a target named, build scripts and macros are not built with these flags.
         .args(["build", "--locked", "--release", "--package", "rankdiff", "--target", process::TARGET])
+        // Line tables of our own code only: those of the dependencies would be two thirds of the file.
+        .args(["--config", "profile.release.package.\"*\".debug=false"])
         .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"))
         .env_remove("RUSTFLAGS");
     process::run(&mut command)?;

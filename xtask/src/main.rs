@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 mod bench;
 mod ci;
 mod corpus;
+mod demo_traces;
 mod dist;
 mod docs;
 mod ebpf;
@@ -55,6 +56,8 @@ enum Task {
         #[arg(long)]
         check_old: bool,
     },
+    /// Record the traces that `rankdiff demo` shows where nothing can be recorded (needs root).
+    DemoTraces,
     /// Measure what recording costs: ratios, side by side.
     Bench {
         /// Parts to measure (probes, loss, storage); all if none is named.
@@ -96,6 +99,7 @@ fn run(args: Args) -> Result<()> {
             dist::build(&root)?;
             if check_old { dist::check_old(&root) } else { Ok(()) }
         }
+        Task::DemoTraces => demo_traces::run(&root),
         Task::Bench { parts, quick, save } => bench::run(&root, &parts, quick, save),
         Task::Long { repeat } => long::run(&root, repeat),
     }

@@ -28,8 +28,12 @@ impl Origin {
         let commit = process::output(Command::new("git").current_dir(root).args(describe))?;
         let kernel = process::output(Command::new("uname").arg("--kernel-release"))?;
         let processors = process::output(&mut Command::new("nproc"))?;
-        // Nothing that names the machine.
-        let machine = format!("{} processors, Linux {}", processors.trim(), kernel.trim());
+        // How busy it was before: on a machine that others use, only ratios mean anything.
+        let load = fs::read_to_string("/proc/loadavg").context("cannot read the load")?;
+        let load = load.split_whitespace().next().unwrap_or("unknown");
+        // The release without what its builder added: nothing that names the machine.
+        let kernel = kernel.split(|c: char| c != '.' && !c.is_ascii_digit()).next().unwrap_or_default();
+        let machine = format!("{} processors, Linux {kernel}, load {load} before", processors.trim());
         Ok(Origin { date: date.trim().to_owned(), commit: commit.trim().to_owned(), machine })
     }
 }

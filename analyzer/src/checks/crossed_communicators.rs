@@ -33,7 +33,10 @@ pub(super) const CHECK: Check = Check {
     run: |alignment, found| {
         for cycle in cycles::of_sort(alignment, Sort::Collectives) {
             let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Cycle);
-            raw.finding.detail.push("each communicator sees one order of calls; the ranks enter the communicators in different orders".to_owned());
+            raw.finding.detail.push(
+                "each communicator sees one order of calls; the ranks enter the communicators in different orders"
+                    .to_owned(),
+            );
             found.push(raw);
         }
     },

@@ -6,6 +6,7 @@ use super::{Meta, Raw, Rule, blank, report};
 use crate::align::Alignment;
 use crate::diverge::is_epilogue;
 use crate::finding::Side;
+use crate::merged::{self, Deviation};
 use crate::waits::{Cycle, Instance, Place};
 
 /// What a cycle is made of.
@@ -17,6 +18,8 @@ pub(super) enum Sort {
     Message,
     /// One rank has left the loop.
     LoopLeft,
+    /// One rank left a call out or made one more.
+    Deviation,
     /// Collectives on several communicators.
     Collectives,
 }
@@ -40,6 +43,9 @@ fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
     if instances.iter().any(|instance| matches!(instance.place, Place::Creation(_))) {
         return Sort::Creation;
     }
+    if culprit(alignment, cycle).is_some() {
+        return Sort::Deviation;
+    }
     if instances.iter().any(|instance| matches!(instance.place, Place::Message(_))) {
         return Sort::Message;
     }
@@ -48,6 +54,26 @@ fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
         waiter.is_some_and(|waiter| is_epilogue(&report::waiter_text(alignment, instance, waiter).site))
     };
     if cycle.ranks.iter().zip(&instances).any(leaves) { Sort::LoopLeft } else { Sort::Collectives }
+}
+
+/// The one rank of a circle that left the program which the others follow, and the instance that waits for it.
+pub(super) fn culprit(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<(u32, Deviation, usize)> {
+    let mut found = cycle.ranks.iter().enumerate().filter_map(|(at, &rank)| {
+        // The instance before a rank in the circle is the one that waits for it.
+        let before = *cycle.instances.get(at.checked_sub(1).unwrap_or(cycle.instances.len().checked_sub(1)?))?;
+        let deviation = merged::deviation(alignment, rank)?;
+        let instance = alignment.waits.instances.get(before)?;
+        let later = matches!(instance.place, Place::Collective(pos) if deviation.pos <= pos);
+        let fits = deviation.lacks && instance.comm == Some(deviation.comm) && later;
+        fits.then_some((rank, deviation, before))
+    });
+    let first = found.next()?;
+    // Where all communicators have the same members, another order looks just like a call that is missing.
+    let members = |at: &usize| {
+        alignment.waits.instances.get(*at)?.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.ranks())
+    };
+    let alike = cycle.instances.windows(2).all(|pair| matches!(pair, [a, b] if members(a) == members(b)));
+    (found.next().is_none() && !alike).then_some(first)
 }
 
 /// Blocked threads in a circle stay there, whatever time it is, if all were seen inside their calls at one time.
@@ -96,8 +122,10 @@ pub(super) fn finding(alignment: &Alignment<'_>, cycle: &Cycle, meta: &Meta, rul
     finding.waiting = in_cycle.union(&direct).union(&transitive).difference(&alignment.deaths.collateral);
     finding.transitive_victims = direct.union(&transitive);
     finding.collateral_exits = alignment.deaths.collateral.clone();
-    if let [instance] = instances.as_slice() {
-        finding.group = instance.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.reference());
+    if let Some(comm) = instances.first().and_then(|instance| instance.comm)
+        && instances.iter().all(|instance| instance.comm == Some(comm))
+    {
+        finding.group = alignment.comm(comm).map(|comm| comm.reference());
     }
     finding.evidence.extend(instances.iter().find_map(|instance| report::same_call_elsewhere(alignment, instance)));
     finding.confidence = instances

@@ -8,7 +8,7 @@ use crate::diverge;
 use crate::finding::{Class, Severity};
 use crate::steps;
 use crate::waits::Stuck;
-use crate::words::duration;
+use crate::words::{Who as _, duration};
 
 const META: Meta = Meta {
     code: "H004",
@@ -41,9 +41,11 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     for stuck in stuck {
         let seen = stuck.pending.iter().filter_map(|rank| alignment.state_of(rank)).map(|state| state.horizon).max();
         let by = seen.unwrap_or(i64::MIN).saturating_sub(stuck.since);
-        let ended = stuck.pending.iter().filter_map(|rank| alignment.state_of(rank)).all(|state| {
-            state.ended.is_some() && !alignment.deaths.collateral.contains(state.rank)
-        });
+        let ended = stuck
+            .pending
+            .iter()
+            .filter_map(|rank| alignment.state_of(rank))
+            .all(|state| state.ended.is_some() && !alignment.deaths.collateral.contains(state.rank));
         if by >= alignment.limit && !ended {
             found.extend(of_stuck(alignment, stuck, by));
         }
@@ -83,16 +85,22 @@ fn of_stuck(alignment: &Alignment<'_>, stuck: &Stuck, by: i64) -> Option<Raw> {
     finding.step = alignment.tracks(stuck.comm).first().and_then(|track| steps::position(track, stuck.pos));
     let since = duration(millis(by));
     finding.headline = if stuck.done.is_empty() {
-        format!("all {} members entered call {} with equal arguments; complete on none after {since}", comm.members.len(), stuck.pos)
+        format!(
+            "all {} members entered call {} with equal arguments; complete on none after {since}",
+            comm.members.len(),
+            stuck.pos
+        )
     } else {
         format!(
             "call {} is complete on {} and not on {} after {since}",
             stuck.pos,
-            stuck.done.phrase(),
-            stuck.pending.phrase()
+            stuck.done.who(),
+            stuck.pending.who()
         )
     };
-    finding.detail.push("host streams agree on all communicators: a device, its link or the network is stuck".to_owned());
+    finding
+        .detail
+        .push("host streams agree on all communicators: a device, its link or the network is stuck".to_owned());
     for rank in stuck.pending.iter() {
         let Some(state) = alignment.state_of(rank) else { continue };
         for fact in state.activity(alignment.limit).1 {

@@ -4,6 +4,7 @@ use super::lates::{each, missing_phrase};
 use super::{Check, Meta};
 use crate::finding::{Class, Severity};
 use crate::state::Activity;
+use crate::words::Who as _;
 
 const META: Meta = Meta {
     code: "H003",
@@ -34,7 +35,7 @@ pub(super) const CHECK: Check = Check {
         each(alignment, &META, found, &[Activity::Driver], |late, raw| {
             raw.finding.stalled = late.roots.clone();
             let fact = late.facts.first().map(|(_, text)| format!(": {text}")).unwrap_or_default();
-            raw.finding.headline = format!("{} stalled in a device driver{fact}", late.roots.phrase());
+            raw.finding.headline = format!("{} stalled in a device driver{fact}", late.roots.who());
             raw.finding.detail.push(missing_phrase(alignment, late));
             raw.finding.detail.push("the ranks' calls agree as far as they go: this is no divergence".to_owned());
         });

@@ -4,7 +4,7 @@ use super::report;
 use super::{Check, Meta};
 use crate::diverge::Kind;
 use crate::finding::{Class, Severity};
-use crate::words::counted;
+use crate::words::{Who as _, counted};
 
 const META: Meta = Meta {
     code: "D003",
@@ -40,7 +40,7 @@ pub(super) const CHECK: Check = Check {
             |divergence, finding| {
                 let Kind::Extra(calls) = divergence.kind else { return };
                 let who = report::minority(alignment, divergence);
-                let text = format!("{} made {} more than the others", who.phrase(), counted(calls, "call"));
+                let text = format!("{} made {} more than the others", who.who(), counted(calls, "call"));
                 report::shifted(divergence, finding, &text);
             },
         );

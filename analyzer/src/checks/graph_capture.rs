@@ -2,6 +2,7 @@
 
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::finding::{Class, Severity};
+use crate::words::Who as _;
 use rankdiff_trace::RankSet;
 
 const META: Meta = Meta {
@@ -35,7 +36,7 @@ pub(super) const CHECK: Check = Check {
             return;
         }
         let mut finding = blank(&META);
-        finding.headline = format!("{} captured collectives into graphs: blind inside graphs", ranks.phrase());
+        finding.headline = format!("{} captured collectives into graphs: blind inside graphs", ranks.who());
         found.push(Raw { finding, rule: Rule::Note, at: 0, roots: RankSet::new(), open: false, comm: None });
     },
 };

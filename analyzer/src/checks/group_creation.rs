@@ -9,7 +9,7 @@ use crate::common;
 use crate::creation::Creation;
 use crate::finding::{Class, Severity, Side};
 use crate::waits::Place;
-use crate::words::{absent_side, call_text};
+use crate::words::{Who as _, absent_side, call_text};
 
 const META: Meta = Meta {
     code: "H002",
@@ -65,14 +65,16 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         // Those who left it out are named; with as many callers as others nobody can say who is right, except that all must.
         finding.suspects = instance.lacking.clone();
         if callers.len() < instance.lacking.len() {
-            finding.detail.push(format!("only {} called it: perhaps the call stands in rank-dependent code", callers.phrase()));
+            finding
+                .detail
+                .push(format!("only {} called it: perhaps the call stands in rank-dependent code", callers.who()));
         }
         let name = creation.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.display()).unwrap_or_default();
         let verb = if instance.lacking.len() == 1 { "has" } else { "have" };
         finding.headline = format!(
             "{} wait in the creation of {name}, which {} {verb} not called",
-            callers.phrase(),
-            instance.lacking.phrase()
+            callers.who(),
+            instance.lacking.who()
         );
         finding.common = common::shared(alignment, &finding.suspects, &callers.union(&instance.lacking));
         found.push(raw);
@@ -88,31 +90,32 @@ fn of_conflict(alignment: &Alignment<'_>, creation: &Creation<'_>) -> Option<Raw
     finding.group = comm.map(|comm| comm.reference());
     for ranks in &creation.conflict {
         let caller = creation.callers.iter().find(|caller| {
-            alignment.attempt.streams.get(caller.0).is_some_and(|stream| ranks.contains(stream.rank))
+            alignment.attempt.streams.get(caller.stream).is_some_and(|stream| ranks.contains(stream.rank))
         })?;
-        let call = call_text(alignment, comm, caller.0, caller.1);
-        let made = caller.2.and_then(|made| alignment.comm(made));
+        let call = call_text(alignment, comm, caller.stream, caller.call);
+        let made = caller.made.and_then(|made| alignment.comm(made));
         let state = made.map(|made| format!("for {} of ranks {}", made.display(), made.ranks())).unwrap_or_default();
         finding.sides.push(Side { ranks: ranks.clone(), call: Some(call), state });
     }
     let total: usize = creation.conflict.iter().map(RankSet::len).sum();
     if creation.conflict.first().is_some_and(|largest| largest.len() * 2 > total) {
-        finding.suspects = creation.conflict.iter().skip(1).flat_map(|ranks| ranks.iter().collect::<Vec<_>>()).collect();
+        finding.suspects =
+            creation.conflict.iter().skip(1).flat_map(|ranks| ranks.iter().collect::<Vec<_>>()).collect();
     }
-    let at = creation.callers.iter().map(|caller| alignment.entered(caller.0, caller.1)).min()?;
-    let open = creation.callers.iter().any(|caller| caller.3);
+    let at = creation.callers.iter().map(|caller| alignment.entered(caller.stream, caller.call)).min()?;
+    let open = creation.callers.iter().any(|caller| caller.pending);
     let pending: RankSet = creation
         .callers
         .iter()
-        .filter(|caller| caller.3)
-        .filter_map(|caller| alignment.attempt.streams.get(caller.0).map(|stream| stream.rank))
+        .filter(|caller| caller.pending)
+        .filter_map(|caller| alignment.attempt.streams.get(caller.stream).map(|stream| stream.rank))
         .collect();
     finding.waiting = pending;
     finding.missing_callers = creation.missing.clone();
     finding.headline = format!(
         "{} creations at one place do not fit: {}",
         creation.conflict.len(),
-        finding.sides.iter().map(|side| format!("{} {}", side.ranks.phrase(), side.state)).collect::<Vec<_>>().join(", ")
+        finding.sides.iter().map(|side| format!("{} {}", side.ranks.who(), side.state)).collect::<Vec<_>>().join(", ")
     );
     let roots = creation.conflict.iter().flat_map(|ranks| ranks.iter().collect::<Vec<_>>()).collect();
     Some(Raw { finding, rule: Rule::Differ, at, roots, open, comm: creation.comm })

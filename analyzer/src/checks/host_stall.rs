@@ -4,6 +4,7 @@ use super::lates::{each, millis, missing_phrase};
 use super::{Check, Meta};
 use crate::finding::{Class, Severity};
 use crate::state::Activity;
+use crate::words::Who as _;
 
 const META: Meta = Meta {
     code: "S002",
@@ -31,11 +32,15 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         each(alignment, &META, found, &[Activity::Asleep, Activity::Stopped], |late, raw| {
-            let what = if late.activity == Activity::Stopped { "stopped, by a signal or a debugger" } else { "asleep outside any collective" };
+            let what = if late.activity == Activity::Stopped {
+                "stopped, by a signal or a debugger"
+            } else {
+                "asleep outside any collective"
+            };
             let verb = if late.roots.len() == 1 { "is" } else { "are" };
             raw.finding.late = late.roots.clone();
             raw.finding.late_ms = Some(millis(late.by));
-            raw.finding.headline = format!("{} {verb} {what}", late.roots.phrase());
+            raw.finding.headline = format!("{} {verb} {what}", late.roots.who());
             raw.finding.detail.push(missing_phrase(alignment, late));
             if alignment.deaths.watchdog {
                 raw.finding.severity = Severity::Error;

@@ -33,7 +33,8 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         for (at, compared) in alignment.compared.iter().enumerate() {
-            let Some((late, pos, track)) = compared.latest.filter(|latest| latest.0 >= alignment.options.stall_ns()) else {
+            let Some((late, pos, track)) = compared.latest.filter(|latest| latest.0 >= alignment.options.stall_ns())
+            else {
                 continue;
             };
             let (Some(comm), Some(track)) = (alignment.comm(at), alignment.track(at, track)) else { continue };
@@ -44,8 +45,11 @@ pub(super) const CHECK: Check = Check {
             finding.late = RankSet::from_iter([track.rank]);
             finding.late_ms = Some(millis(late));
             finding.confidence = report::confidence(alignment, at, comm);
-            finding.headline =
-                format!("rank {} came {} after the first to call {pos}, which then completed", track.rank, duration(millis(late)));
+            finding.headline = format!(
+                "rank {} came {} after the first to call {pos}, which then completed",
+                track.rank,
+                duration(millis(late))
+            );
             found.push(Raw { finding, rule: Rule::Note, at: 0, roots: RankSet::new(), open: false, comm: Some(at) });
         }
     },

@@ -9,7 +9,7 @@ use crate::common;
 use crate::lateness::Late;
 use crate::state::Activity;
 use crate::waits::Place;
-use crate::words::{absent_side, duration};
+use crate::words::{Who as _, absent_side, duration};
 
 /// Findings about late ranks of one activity.
 pub(super) fn each(
@@ -60,7 +60,14 @@ fn of_late(alignment: &Alignment<'_>, late: &Late, meta: &Meta) -> Option<Raw> {
     if let (Some(at), Some(comm)) = (instance.comm, comm) {
         finding.confidence = report::confidence(alignment, at, comm);
     }
-    Some(Raw { finding, rule: Rule::Wait, at: instance.since, roots: late.roots.clone(), open: true, comm: instance.comm })
+    Some(Raw {
+        finding,
+        rule: Rule::Wait,
+        at: instance.since,
+        roots: late.roots.clone(),
+        open: true,
+        comm: instance.comm,
+    })
 }
 
 /// What the waiters wait in, and how long the others are known to be missing.
@@ -73,8 +80,8 @@ pub(super) fn missing_phrase(alignment: &Alignment<'_>, late: &Late) -> String {
     let wait = if waiters.len() == 1 { "waits" } else { "wait" };
     format!(
         "{} {verb} not entered {place}, where {} {wait} for {}",
-        late.roots.phrase(),
-        waiters.phrase(),
+        late.roots.who(),
+        waiters.who(),
         duration(millis(late.by))
     )
 }

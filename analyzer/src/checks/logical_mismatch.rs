@@ -6,6 +6,7 @@ use super::report;
 use super::{Check, Meta};
 use crate::diverge::Kind;
 use crate::finding::{Class, Confidence, Severity};
+use crate::words::Who as _;
 
 const META: Meta = Meta {
     code: "D011",
@@ -48,18 +49,12 @@ pub(super) const CHECK: Check = Check {
                 let sites: Vec<String> = finding
                     .sides
                     .iter()
-                    .filter_map(|side| Some(format!("{} on {}", side.call.as_ref()?.site, side.ranks.phrase())))
+                    .filter_map(|side| Some(format!("{} on {}", side.call.as_ref()?.site, side.ranks.who())))
                     .collect();
-                finding.headline = format!(
-                    "call {} has one signature but two meanings: {}",
-                    divergence.visible,
-                    sites.join(", ")
-                );
-                let text = if exclusive {
-                    "elsewhere each of these only meets itself"
-                } else {
-                    "this pair never met before"
-                };
+                finding.headline =
+                    format!("call {} has one signature but two meanings: {}", divergence.visible, sites.join(", "));
+                let text =
+                    if exclusive { "elsewhere each of these only meets itself" } else { "this pair never met before" };
                 finding.evidence.push(report::fact("call_sites", RankSet::new(), text));
             },
         );

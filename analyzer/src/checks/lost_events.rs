@@ -3,6 +3,7 @@
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::coverage;
 use crate::finding::{Class, Severity};
+use crate::words::Who as _;
 use rankdiff_trace::RankSet;
 
 const META: Meta = Meta {
@@ -35,7 +36,7 @@ pub(super) const CHECK: Check = Check {
         }
         let mut finding = blank(&META);
         let ranks: RankSet = gaps.iter().flat_map(|gap| gap.ranks.iter().collect::<Vec<_>>()).collect();
-        finding.headline = format!("the record of {} has gaps", ranks.phrase());
+        finding.headline = format!("the record of {} has gaps", ranks.who());
         finding.evidence = gaps;
         found.push(Raw { finding, rule: Rule::Note, at: 0, roots: RankSet::new(), open: false, comm: None });
     },

@@ -1,10 +1,18 @@
 //! A minority lacks calls that the majority made and is out of step since.
 
+use rankdiff_trace::RankSet;
+
+use super::cycles::{self, Sort};
 use super::report;
-use super::{Check, Meta};
+use super::{Check, Meta, Raw, Rule, blank};
+use crate::align::Alignment;
+use crate::common;
 use crate::diverge::Kind;
-use crate::finding::{Class, Severity};
-use crate::words::counted;
+use crate::finding::{Class, Confidence, Severity};
+use crate::merged::Deviation;
+use crate::steps;
+use crate::waits::{Instance, Place};
+use crate::words::{Who as _, absent_side, call_phrase, counted, may_be_barrier};
 
 const META: Meta = Meta {
     code: "D002",
@@ -32,21 +40,100 @@ Decide together whether to skip: reduce the flag first. Everything computed sinc
 ",
 };
 
-pub(super) const CHECK: Check = Check {
-    meta: &META,
-    run: |alignment, found| {
-        report::each(
-            alignment,
-            &META,
-            found,
-            |divergence| matches!(divergence.kind, Kind::Lacks(_)),
-            |divergence, finding| {
-                let Kind::Lacks(calls) = divergence.kind else { return };
-                let who = report::minority(alignment, divergence);
-                let verb = if who.len() == 1 { "lacks" } else { "lack" };
-                let text = format!("{} {verb} {}", who.phrase(), counted(calls, "call"));
-                report::shifted(divergence, finding, &text);
-            },
+pub(super) const CHECK: Check = Check { meta: &META, run };
+
+fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
+    report::each(
+        alignment,
+        &META,
+        found,
+        |divergence| matches!(divergence.kind, Kind::Lacks(_)),
+        |divergence, finding| {
+            let Kind::Lacks(calls) = divergence.kind else { return };
+            let text = lacking(&report::minority(alignment, divergence), calls);
+            report::shifted(divergence, finding, &text);
+        },
+    );
+    for cycle in cycles::of_sort(alignment, Sort::Deviation) {
+        let Some((rank, deviation, instance)) = cycles::culprit(alignment, &cycle) else { continue };
+        let Some(instance) = alignment.waits.instances.get(instance) else { continue };
+        found.extend(of_absence(alignment, instance, rank, Some(deviation), Rule::Cycle));
+    }
+    let mut told = RankSet::new();
+    for instance in &alignment.waits.instances {
+        for rank in instance.lacking.iter() {
+            if told.contains(rank) || !matches!(instance.place, Place::Collective(_)) {
+                continue;
+            }
+            if let Some(deviation) = report::left_out(alignment, instance, rank) {
+                told.insert(rank);
+                found.extend(of_absence(alignment, instance, rank, deviation, Rule::Gone));
+            }
+        }
+    }
+}
+
+fn lacking(who: &RankSet, calls: u64) -> String {
+    let verb = if who.len() == 1 { "lacks" } else { "lack" };
+    format!("{} {verb} {}", who.who(), counted(calls, "call"))
+}
+
+/// A rank that is somewhere else, where others wait for it.
+fn of_absence(
+    alignment: &Alignment<'_>,
+    instance: &Instance<'_>,
+    rank: u32,
+    deviation: Option<Deviation>,
+    rule: Rule,
+) -> Option<Raw> {
+    let at = instance.comm?;
+    let comm = alignment.comm(at)?;
+    let Place::Collective(pos) = instance.place else { return None };
+    let odd = RankSet::from_iter([rank]);
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    finding.first_visible = Some(pos);
+    finding.first_divergence = deviation.map(|deviation| deviation.pos.min(pos));
+    finding.sides = report::waiting_sides(alignment, instance);
+    let state = alignment.state_of(rank)?;
+    let stands = if state.is_gone() { state.ending() } else { report::elsewhere(alignment, rank, Some(at)) };
+    finding.sides.push(absent_side(odd.clone(), stands.clone()));
+    // One of two members is no minority.
+    if instance.waiters.len() > 1 {
+        finding.suspects = odd.clone();
+    }
+    let (direct, transitive) = alignment.waits.victims(&odd);
+    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
+    finding.direct_victims = direct;
+    finding.transitive_victims = transitive;
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
+    finding.confidence = report::confidence(alignment, at, comm).min(Confidence::Medium);
+    let waiter = instance.waiters.first()?;
+    let call = report::waiter_text(alignment, instance, waiter);
+    let phrase = call_phrase(&call, may_be_barrier(comm, waiter.call.op));
+    finding.headline = match deviation {
+        Some(deviation) => format!("{} at call {}: {stands}", lacking(&odd, deviation.calls), deviation.pos.min(pos)),
+        None => format!("rank {rank} lacks call {pos}, a {phrase}: it {stands}"),
+    };
+    let waiters = instance.waiting();
+    let wait = if waiters.len() == 1 { "waits" } else { "wait" };
+    finding.detail.push(format!(
+        "{} {wait} for it in {}",
+        waiters.who(),
+        report::place_phrase(alignment, instance, &call)
+    ));
+    if deviation.is_some() {
+        finding.detail.push(
+            "ranks in the same role made that call at this place of the program and went on to what it does now"
+                .to_owned(),
         );
-    },
-};
+    }
+    let track = alignment.tracks(at).iter().find(|track| track.at(pos).is_some());
+    finding.step = track.and_then(|track| steps::position(track, finding.first_divergence.unwrap_or(pos)));
+    finding.evidence.extend(report::same_call_elsewhere(alignment, instance));
+    let roots = odd.clone();
+    let mut raw = Raw { finding, rule, at: instance.since, roots, open: true, comm: Some(at) };
+    report::not_to_be_trusted(&mut raw, &comm.display());
+    Some(raw)
+}

@@ -9,11 +9,11 @@ use crate::align::Alignment;
 use crate::finding::{Class, Confidence, Finding, Severity};
 
 mod count_mismatch;
-mod cycles;
 mod crossed_communicators;
+mod cycles;
 mod device_stall;
-mod dtype_mismatch;
 mod driver_stall;
+mod dtype_mismatch;
 mod extra_call;
 mod form_mismatch;
 mod graph_capture;
@@ -206,7 +206,11 @@ mod tests {
             let family = meta.code.chars().next().expect("a letter");
             assert!("DHPFSWQ".contains(family), "{}", meta.code);
             assert!(meta.code.len() == 4 && meta.code.chars().skip(1).all(|c| c.is_ascii_digit()), "{}", meta.code);
-            assert!(meta.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'), "{}", meta.name);
+            assert!(
+                meta.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{}",
+                meta.name
+            );
             for heading in ["## What", "## Why", "## Example", "## How to fix"] {
                 assert!(meta.doc.contains(heading), "{} lacks '{heading}'", meta.code);
             }

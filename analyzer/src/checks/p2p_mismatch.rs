@@ -94,7 +94,10 @@ fn never_comes(alignment: &Alignment<'_>, single: &Single<'_>) -> bool {
     let gone = alignment.state_of(single.peer).is_some_and(|state| state.ended.is_some() && !state.failed());
     // The rank's whole traffic with the peer is on other tags or in the other direction: no end of inputs.
     let other_tag = alignment.messages.singles.iter().any(|other| {
-        other.comm == single.comm && other.end.rank == single.peer && other.peer == single.end.rank && other.end.call.op != single.end.call.op
+        other.comm == single.comm
+            && other.end.rank == single.peer
+            && other.peer == single.end.rank
+            && other.end.call.op != single.end.call.op
     });
     single.end.progress == Progress::Pending && gone && other_tag
 }
@@ -150,9 +153,14 @@ fn of_single(alignment: &Alignment<'_>, single: &Single<'_>) -> Option<Raw> {
     let (direct, transitive) = alignment.waits.victims(&waiting);
     finding.waiting = waiting.union(&direct).union(&transitive);
     finding.evidence = report::endings(alignment, &RankSet::from_iter([single.peer]));
-    finding.evidence.push(fact("message", RankSet::from_iter([single.peer]), "its own calls to that rank have no partner either"));
+    finding.evidence.push(fact(
+        "message",
+        RankSet::from_iter([single.peer]),
+        "its own calls to that rank have no partner either",
+    ));
     let call = finding.sides.first()?.call.as_ref().map(|call| call_phrase(call, false))?;
-    finding.headline = format!("rank {} waits in {call} for rank {}, which made no call that fits", single.end.rank, single.peer);
+    finding.headline =
+        format!("rank {} waits in {call} for rank {}, which made no call that fits", single.end.rank, single.peer);
     finding.confidence = report::confidence(alignment, single.comm, comm);
     Some(Raw {
         at: alignment.entered(single.end.stream, single.end.call),

@@ -8,9 +8,10 @@ use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::Alignment;
 use crate::common;
 use crate::finding::{Class, Confidence, Severity};
-use crate::state::How;
+use crate::state::{How, RankState};
 use crate::steps;
 use crate::waits::{Instance, Place};
+use crate::words::Who as _;
 
 const META: Meta = Meta {
     code: "F001",
@@ -110,7 +111,9 @@ fn waited_for(
     finding.evidence = report::endings(alignment, &failed.union(&finding.collateral_exits));
     for rank in raised.intersection(failed).iter() {
         let line = alignment.state_of(rank).and_then(|state| state.log.first()).map(|line| line.1);
-        finding.evidence.extend(line.map(|line| report::fact("log", RankSet::from_iter([rank]), format!("its log says '{line}'"))));
+        finding
+            .evidence
+            .extend(line.map(|line| report::fact("log", RankSet::from_iter([rank]), format!("its log says '{line}'"))));
     }
     finding.common = common::shared(alignment, failed, &comm.ranks());
     finding.confidence = report::confidence(alignment, instance.comm?, comm);
@@ -121,7 +124,7 @@ fn waited_for(
     let first = alignment.deaths.roots.first().copied().or(failed.first())?;
     let how = match alignment.state_of(first) {
         _ if raised.contains(first) => "raised an error and is still alive".to_owned(),
-        Some(state) => with_verb(state.ending(), matches!(state.ended, Some((_, How::Signal(..))))),
+        Some(state) => how_it_ended(state),
         None => "failed".to_owned(),
     };
     let waiters = instance.waiting();
@@ -129,7 +132,7 @@ fn waited_for(
     let wait = if waiters.len() == 1 { "waits" } else { "wait" };
     finding.headline = format!(
         "rank {first} {how}{before}; {} {wait} in {}",
-        waiters.phrase(),
+        waiters.who(),
         report::place_phrase(alignment, instance, &call)
     );
     if let Some(track) = alignment.tracks(instance.comm?).iter().find(|track| !track.entries.is_empty())
@@ -147,12 +150,18 @@ fn waited_for(
     })
 }
 
-fn with_verb(ending: String, killed: bool) -> String {
-    if killed { format!("was {ending}") } else { ending }
+fn how_it_ended(state: &RankState<'_>) -> String {
+    let killed = state.aborted.is_none() && matches!(state.ended, Some((_, How::Signal(..))));
+    if killed { format!("was {}", state.ending()) } else { state.ending() }
 }
 
 fn death(alignment: &Alignment<'_>, failed: &RankSet) -> i64 {
-    failed.iter().filter_map(|rank| alignment.state_of(rank)?.ended.as_ref()).map(|ended| ended.0).min().unwrap_or(i64::MAX)
+    failed
+        .iter()
+        .filter_map(|rank| alignment.state_of(rank)?.ended.as_ref())
+        .map(|ended| ended.0)
+        .min()
+        .unwrap_or(i64::MAX)
 }
 
 /// Failed ranks that had entered every call that is waited in, or that nobody waits for.
@@ -166,7 +175,7 @@ fn alone(alignment: &Alignment<'_>, failed: &RankSet) -> Raw {
     let first = alignment.deaths.roots.first().copied().or(failed.first()).unwrap_or_default();
     let how = alignment
         .state_of(first)
-        .map(|state| with_verb(state.ending(), matches!(state.ended, Some((_, How::Signal(..))))))
+        .map(how_it_ended)
         .unwrap_or_default();
     finding.headline = match stuck.and_then(|stuck| Some((stuck, alignment.comm(stuck.comm)?))) {
         Some((stuck, comm)) => {
@@ -185,7 +194,12 @@ fn alone(alignment: &Alignment<'_>, failed: &RankSet) -> Raw {
             finding.sides = report::sides(alignment, stuck.comm, comm, &groups, stuck.pos);
             for side in &mut finding.sides {
                 if side.ranks.is_subset(failed) {
-                    side.state = side.ranks.first().and_then(|rank| alignment.state_of(rank)).map(|state| state.ending()).unwrap_or_default();
+                    side.state = side
+                        .ranks
+                        .first()
+                        .and_then(|rank| alignment.state_of(rank))
+                        .map(|state| state.ending())
+                        .unwrap_or_default();
                 }
             }
             let others = stuck.pending.difference(failed);

@@ -51,7 +51,8 @@ pub(super) const CHECK: Check = Check {
                     ),
                 );
                 if several_threads {
-                    let text = "the reordered calls come from different threads of one rank: two threads on one communicator";
+                    let text =
+                        "the reordered calls come from different threads of one rank: two threads on one communicator";
                     finding.evidence.push(report::fact("threads", RankSet::new(), text));
                 }
             },

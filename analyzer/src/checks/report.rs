@@ -9,9 +9,13 @@ use crate::comms::Comm;
 use crate::diverge::{Divergence, Kind};
 use crate::finding::{CallText, Confidence, Evidence, Finding, Side};
 use crate::index::{Base, Progress, Track};
+use crate::merged::{self, Deviation};
+use crate::state::How;
 use crate::steps::{self, Rhythm};
 use crate::waits::{Instance, Place, Waiter};
-use crate::words::{absent_side, call_phrase, call_text, counted, entry_text, may_be_barrier, number, ordinal};
+use crate::words::{
+    Who as _, absent_side, article, call_phrase, call_text, counted, entry_text, may_be_barrier, number, ordinal,
+};
 
 /// The finding of a divergence: everything but what only the check knows.
 pub(super) fn of_divergence(alignment: &Alignment<'_>, divergence: &Divergence, meta: &Meta) -> Option<Raw> {
@@ -36,7 +40,11 @@ pub(super) fn of_divergence(alignment: &Alignment<'_>, divergence: &Divergence, 
         .map(|track| track.rank)
         .collect();
     if divergence.open {
-        let all: RankSet = divergence.groups.iter().flat_map(|group| alignment.ranks_of(divergence.comm, group).iter().collect::<Vec<_>>()).collect();
+        let all: RankSet = divergence
+            .groups
+            .iter()
+            .flat_map(|group| alignment.ranks_of(divergence.comm, group).iter().collect::<Vec<_>>())
+            .collect();
         let roots = if finding.suspects.is_empty() { &all } else { &finding.suspects };
         let (direct, transitive) = alignment.waits.victims(roots);
         finding.waiting = pending.union(&direct).union(&transitive).difference(&alignment.deaths.collateral);
@@ -141,18 +149,17 @@ pub(super) fn waiting_sides(alignment: &Alignment<'_>, instance: &Instance<'_>) 
         call.pending = true;
         let same = |side: &Side| {
             side.call.as_ref().is_some_and(|held| {
-                (&held.op, held.count, &held.dtype, &held.site, held.peer) == (&call.op, call.count, &call.dtype, &call.site, call.peer)
+                (&held.op, held.count, &held.dtype, &held.site, held.peer)
+                    == (&call.op, call.count, &call.dtype, &call.site, call.peer)
             })
         };
         match sides.iter_mut().find(|side| same(side)) {
             Some(side) => {
                 side.ranks.insert(waiter.rank);
             }
-            None => sides.push(Side {
-                ranks: RankSet::from_iter([waiter.rank]),
-                call: Some(call),
-                state: String::new(),
-            }),
+            None => {
+                sides.push(Side { ranks: RankSet::from_iter([waiter.rank]), call: Some(call), state: String::new() });
+            }
         }
     }
     sides.sort_by_key(|side| (std::cmp::Reverse(side.ranks.len()), side.ranks.first()));
@@ -173,16 +180,21 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
     let name = comm.map(Comm::display).unwrap_or_else(|| "a new communicator".to_owned());
     let phrase = match instance.place {
         Place::Message(_) => {
-            let peer = call.peer.map(|peer| format!(" {} rank {peer}", if call.op.ends_with("send") { "to" } else { "from" }));
+            let peer =
+                call.peer.map(|peer| format!(" {} rank {peer}", if call.op.ends_with("send") { "to" } else { "from" }));
             format!("{}{}", call_phrase(call, false), peer.unwrap_or_default())
         }
-        _ => call_phrase(call, comm.is_some_and(|comm| comm.semantics.contains(rankdiff_trace::Semantics::BARRIER_IS_ALL_REDUCE))),
+        _ => call_phrase(
+            call,
+            comm.is_some_and(|comm| comm.semantics.contains(rankdiff_trace::Semantics::BARRIER_IS_ALL_REDUCE)),
+        ),
     };
     match instance.place {
         Place::Collective(_) | Place::Diverged(_) | Place::Behind(_) => {
             format!("{phrase} on {name} (call {})", call.seq.unwrap_or_default())
         }
-        _ => format!("{phrase} on {name}"),
+        Place::Creation(_) => format!("{phrase} for {name}"),
+        Place::Message(_) => format!("{phrase} on {name}"),
     }
 }
 
@@ -191,7 +203,8 @@ pub(super) fn confidence(alignment: &Alignment<'_>, at: usize, comm: &Comm<'_>) 
     let tracks = alignment.tracks(at);
     let gaps = tracks.iter().any(|track| {
         let stream = alignment.attempt.streams.get(track.stream);
-        track.base != Base::Known || stream.is_some_and(|stream| stream.trace.gaps.iter().any(|gap| gap.events != Some(0)))
+        track.base != Base::Known
+            || stream.is_some_and(|stream| stream.trace.gaps.iter().any(|gap| gap.events != Some(0)))
     });
     if tracks.iter().any(|track| track.base == Base::Inferred) {
         Confidence::Low
@@ -208,8 +221,8 @@ fn headline(divergence: &Divergence, finding: &Finding, comm: &Comm<'_>) -> Stri
         .iter()
         .take(3)
         .map(|side| match &side.call {
-            Some(call) => format!("{} on {}", side_phrase(call, comm, finding), side.ranks.phrase()),
-            None => format!("no call on {}", side.ranks.phrase()),
+            Some(call) => format!("{} on {}", side_phrase(call, comm, finding), side.ranks.who()),
+            None => format!("no call on {}", side.ranks.who()),
         })
         .collect();
     let more = if finding.sides.len() > 3 { format!(" and {} more", finding.sides.len() - 3) } else { String::new() };
@@ -221,7 +234,9 @@ fn side_phrase(call: &CallText, comm: &Comm<'_>, finding: &Finding) -> String {
     let op = rankdiff_trace::Op::from_name(&call.op);
     let phrase = call_phrase(call, op.is_some_and(|op| may_be_barrier(comm, op)));
     match finding.what {
-        Some("root") => format!("{phrase} with root {}", call.root.map_or_else(|| "?".to_owned(), |root| root.to_string())),
+        Some("root") => {
+            format!("{phrase} with root {}", call.root.map_or_else(|| "?".to_owned(), |root| root.to_string()))
+        }
         Some("redop") => format!("{phrase} with {}", call.redop.as_deref().unwrap_or("?")),
         _ => phrase,
     }
@@ -239,7 +254,12 @@ fn before(alignment: &Alignment<'_>, divergence: &Divergence, comm: &Comm<'_>) -
     }
     let track = |group: usize| alignment.track(divergence.comm, *divergence.groups.get(group)?.first()?);
     let major = track(0)?;
-    let first_seen = alignment.tracks(divergence.comm).iter().filter_map(|track| track.entries.first()).map(|entry| entry.pos).min()?;
+    let first_seen = alignment
+        .tracks(divergence.comm)
+        .iter()
+        .filter_map(|track| track.entries.first())
+        .map(|entry| entry.pos)
+        .min()?;
     let mut text = format!("the {} before it agree", counted(pos.saturating_sub(first_seen), "call"));
     if pos - first_seen == 1 {
         text = "the call before it agrees".to_owned();
@@ -262,7 +282,7 @@ fn before(alignment: &Alignment<'_>, divergence: &Divergence, comm: &Comm<'_>) -
         let call = entry_text(alignment, comm, other, other.at(pos)?);
         let who = |group: usize| -> Option<String> {
             let ranks = alignment.ranks_of(divergence.comm, divergence.groups.get(group)?);
-            Some(if ranks.len() > 3 { format!("{} ranks", number(ranks.len())) } else { ranks.phrase() })
+            Some(if ranks.len() > 3 { format!("{} ranks", number(ranks.len())) } else { ranks.who() })
         };
         let place = call.frames.last().map(|frame| frame.function.as_str()).filter(|name| !name.is_empty());
         let phrase = call_phrase(&call, may_be_barrier(comm, other.at(pos)?.call.op));
@@ -270,9 +290,10 @@ fn before(alignment: &Alignment<'_>, divergence: &Divergence, comm: &Comm<'_>) -
             if divergence.groups.get(group).map_or(0, Vec::len) == 1 { one } else { many }
         };
         text.push_str(&format!(
-            ": {} {} a {} step where {} {} {phrase}{}",
+            ": {} {} {} {} step where {} {} {phrase}{}",
             who(*group)?,
             verb(*group, "begins", "begin"),
+            article(rhythm.count(pos) + 1),
             ordinal(rhythm.count(pos) + 1),
             who(1 - group)?,
             verb(1 - group, "calls", "call"),
@@ -283,7 +304,8 @@ fn before(alignment: &Alignment<'_>, divergence: &Divergence, comm: &Comm<'_>) -
 }
 
 fn again(divergence: &Divergence, comm: &Comm<'_>) -> Option<String> {
-    (divergence.again > 0).then(|| format!("the same again at {} on {}", counted(divergence.again as u64, "later call"), comm.display()))
+    (divergence.again > 0)
+        .then(|| format!("the same again at {} on {}", counted(divergence.again as u64, "later call"), comm.display()))
 }
 
 /// The line about what cannot be trusted any more.
@@ -291,7 +313,9 @@ pub(super) fn not_to_be_trusted(raw: &mut Raw, comm: &str) {
     let since = raw.finding.first_divergence.or(raw.finding.first_visible);
     let line = match (raw.open, since, raw.finding.first_divergence) {
         (true, Some(since), Some(_)) => format!("results on {comm} since call {since} are not to be trusted"),
-        (true, Some(since), None) => format!("results on {comm} some time before call {since} and since are not to be trusted"),
+        (true, Some(since), None) => {
+            format!("results on {comm} some time before call {since} and since are not to be trusted")
+        }
         (false, Some(since), _) => format!(
             "every rank's call returned, so nothing hangs: the results of call {since} on {comm} and all that follows from them are not to be trusted"
         ),
@@ -345,7 +369,10 @@ pub(super) fn endings(alignment: &Alignment<'_>, ranks: &RankSet) -> Vec<Evidenc
 pub(super) fn same_call_elsewhere(alignment: &Alignment<'_>, instance: &Instance<'_>) -> Option<Evidence> {
     let waiter = instance.waiters.first()?;
     let alike = |call: &Call| {
-        call.op == waiter.call.op && call.count == waiter.call.count && call.dtype == waiter.call.dtype && call.root == waiter.call.root
+        call.op == waiter.call.op
+            && call.count == waiter.call.count
+            && call.dtype == waiter.call.dtype
+            && call.root == waiter.call.root
     };
     instance.lacking.iter().find_map(|rank| {
         let stream = alignment.attempt.streams.get(alignment.stream_of(rank)?)?;
@@ -356,7 +383,8 @@ pub(super) fn same_call_elsewhere(alignment: &Alignment<'_>, instance: &Instance
             return None;
         }
         let name = alignment.comm(other)?.display();
-        let text = format!("its last call is the same call, other communicator: {} on {name}", last.op.name().to_uppercase());
+        let text =
+            format!("its last call is the same call, other communicator: {} on {name}", last.op.name().to_uppercase());
         Some(fact("other_communicator", RankSet::from_iter([rank]), text))
     })
 }
@@ -376,13 +404,23 @@ pub(super) fn shifted(divergence: &Divergence, finding: &mut Finding, what: &str
     let visible = divergence.visible;
     match divergence.first {
         Some(first) if first < visible => {
-            finding.headline = format!("{what} at call {first}, {} before it showed at call {visible}", counted(visible - first, "call"));
-            finding.detail.insert(0, format!("from call {first} on the call sites are those of other calls of the majority, by the same distance"));
+            finding.headline = format!(
+                "{what} at call {first}, {} before it showed at call {visible}",
+                counted(visible - first, "call")
+            );
+            finding.detail.insert(
+                0,
+                format!(
+                    "from call {first} on the call sites are those of other calls of the majority, by the same distance"
+                ),
+            );
         }
         Some(first) => finding.headline = format!("{what} at call {first}; {}", finding.headline),
         None => {
             finding.headline = format!("{what} somewhere before call {visible}; {}", finding.headline);
-            finding.detail.insert(0, "the calls before are all alike: where the streams parted cannot be placed".to_owned());
+            finding
+                .detail
+                .insert(0, "the calls before are all alike: where the streams parted cannot be placed".to_owned());
         }
     }
 }
@@ -394,7 +432,9 @@ pub(super) fn buckets(alignment: &Alignment<'_>, divergence: &Divergence, findin
         ["ddp", "reducer", "bucket", "zero", "fsdp"].iter().any(|word| site.contains(word))
     });
     if at_bucket && alignment.comm(divergence.comm).is_some() {
-        finding.detail.push("the counts of gradient buckets differ: the ranks have different graphs or parameters".to_owned());
+        finding
+            .detail
+            .push("the counts of gradient buckets differ: the ranks have different graphs or parameters".to_owned());
     }
 }
 
@@ -408,13 +448,18 @@ pub(super) fn root_pattern(alignment: &Alignment<'_>, divergence: &Divergence, f
         .collect();
     locals.sort_unstable();
     locals.dedup();
-    let mixed = locals.iter().any(|&one| locals.iter().any(|&other| one != other && comm.members.get(one as usize) == Some(&other)));
+    let mixed = locals
+        .iter()
+        .any(|&one| locals.iter().any(|&other| one != other && comm.members.get(one as usize) == Some(&other)));
     if mixed {
-        finding.detail.push("the roots differ by the group's offset: a group rank was used as a global rank".to_owned());
+        finding
+            .detail
+            .push("the roots differ by the group's offset: a group rank was used as a global rank".to_owned());
     }
     let own = divergence.groups.iter().flatten().all(|&at| {
         alignment.track(divergence.comm, at).is_some_and(|track| {
-            track.at(divergence.visible).and_then(|entry| entry.call.root).map(|root| comm.global(root)) == Some(track.rank)
+            track.at(divergence.visible).and_then(|entry| entry.call.root).map(|root| comm.global(root))
+                == Some(track.rank)
         })
     });
     if own && divergence.groups.len() > 1 {
@@ -437,4 +482,22 @@ pub(super) fn pairs(alignment: &Alignment<'_>, divergence: &Divergence, finding:
         finding.detail.push(format!("and {} more pairs", divergence.pairs.len() - 4));
     }
     finding.headline = format!("call {}: the members' splits do not pair up", divergence.visible);
+}
+
+/// A rank that ended, or shut the library down, without a call that others wait in: where it left it out, if the rest of
+/// its program tells. `Some(None)`: it left it out, and nobody can say where.
+pub(super) fn left_out(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Option<Option<Deviation>> {
+    let state = alignment.state_of(rank)?;
+    if !matches!(state.ended, None | Some((_, How::Exit(0)))) || state.aborted.is_some() || !state.is_gone() {
+        return None;
+    }
+    let deviation = merged::deviation(alignment, rank).filter(|found| found.lacks && Some(found.comm) == instance.comm);
+    if deviation.is_some() {
+        return Some(deviation);
+    }
+    // Shutting down in the middle of a step is no end of inputs.
+    state.finalized?;
+    let track = alignment.tracks(instance.comm?).iter().find(|track| track.rank == rank)?;
+    let whole = Rhythm::before(track, track.end()).is_some_and(|rhythm| rhythm.is_whole(track.end()));
+    (!whole).then_some(None)
 }

@@ -4,7 +4,7 @@ use super::lates::{each, millis, missing_phrase};
 use super::{Check, Meta};
 use crate::finding::{Class, Severity};
 use crate::state::Activity;
-use crate::words::duration;
+use crate::words::{Who as _, duration};
 
 const META: Meta = Meta {
     code: "S001",
@@ -37,15 +37,14 @@ pub(super) const CHECK: Check = Check {
             raw.finding.late = late.roots.clone();
             raw.finding.late_ms = Some(millis(late.by));
             let verb = if late.roots.len() == 1 { "is" } else { "are" };
-            raw.finding.headline = format!(
-                "{} {verb} late by {}, still running",
-                late.roots.phrase(),
-                duration(millis(late.by))
-            );
+            raw.finding.headline =
+                format!("{} {verb} late by {}, still running", late.roots.who(), duration(millis(late.by)));
             raw.finding.detail.push(missing_phrase(alignment, late));
             if alignment.deaths.watchdog {
                 raw.finding.severity = Severity::Error;
-                raw.finding.detail.push("the job's own time-out has passed: the ranks that waited were ended by it".to_owned());
+                raw.finding
+                    .detail
+                    .push("the job's own time-out has passed: the ranks that waited were ended by it".to_owned());
             }
         });
     },

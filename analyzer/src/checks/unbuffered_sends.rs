@@ -5,7 +5,7 @@ use rankdiff_trace::RankSet;
 use super::{Check, Meta, Raw, Rule, blank, report};
 use crate::finding::{Class, Severity, Side};
 use crate::rendezvous;
-use crate::words::call_text;
+use crate::words::{Who as _, call_text};
 
 const META: Meta = Meta {
     code: "W001",
@@ -40,17 +40,28 @@ pub(super) const CHECK: Check = Check {
         finding.group = comm.map(|comm| comm.reference());
         let ranks = rendezvous::ranks(&held);
         for held in held.iter().take(8) {
-            let Some(call) = alignment.attempt.streams.get(held.stream).and_then(|stream| stream.calls.get(held.call)) else {
+            let Some(call) = alignment.attempt.streams.get(held.stream).and_then(|stream| stream.calls.get(held.call))
+            else {
                 continue;
             };
             let call = call_text(alignment, alignment.comm(held.comm), held.stream, call);
             finding.sides.push(Side { ranks: RankSet::from_iter([held.rank]), call: Some(call), state: String::new() });
         }
-        finding.headline = format!("{} send to each other before they receive: it passed because the sends were buffered", ranks.phrase());
+        finding.headline = format!(
+            "{} send to each other before they receive: it passed because the sends were buffered",
+            ranks.who()
+        );
         finding.detail.push("with larger messages or another transport this is a deadlock".to_owned());
         if let Some(comm) = comm {
             finding.confidence = report::confidence(alignment, first.comm, comm);
         }
-        found.push(Raw { finding, rule: Rule::Note, at: 0, roots: RankSet::new(), open: false, comm: Some(first.comm) });
+        found.push(Raw {
+            finding,
+            rule: Rule::Note,
+            at: 0,
+            roots: RankSet::new(),
+            open: false,
+            comm: Some(first.comm),
+        });
     },
 };

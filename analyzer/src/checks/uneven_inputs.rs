@@ -11,7 +11,7 @@ use crate::finding::{Class, Severity, Side};
 use crate::state::How;
 use crate::steps::{self, Rhythm};
 use crate::waits::{Instance, Place};
-use crate::words::{absent_side, call_phrase, counted};
+use crate::words::{Who as _, absent_side, call_phrase, counted};
 
 const META: Meta = Meta {
     code: "D012",
@@ -50,7 +50,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             let left = divergence.groups.get(group).map(|group| alignment.ranks_of(divergence.comm, group));
             if let Some(left) = left {
                 let verb = if left.len() == 1 { "has" } else { "have" };
-                finding.headline = format!("{}: {} {verb} left the loop", finding.headline, left.phrase());
+                finding.headline = format!("{}: {} {verb} left the loop", finding.headline, left.who());
             }
         },
     );
@@ -73,6 +73,9 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
 fn left(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> bool {
     let Some(state) = alignment.state_of(rank) else { return false };
     if state.aborted.is_some() || alignment.deaths.collateral.contains(rank) {
+        return false;
+    }
+    if report::left_out(alignment, instance, rank).is_some() {
         return false;
     }
     match (&state.ended, state.finalized) {
@@ -120,14 +123,14 @@ fn of_gone(alignment: &Alignment<'_>, instance: &Instance<'_>, gone: &RankSet) -
     finding.headline = match pos {
         Some(pos) => format!(
             "{} {ended} normally before call {pos}; {} {wait} there in {}",
-            gone.phrase(),
-            waiters.phrase(),
+            gone.who(),
+            waiters.who(),
             call_phrase(&call, crate::words::may_be_barrier(comm, waiter.call.op))
         ),
         None => format!(
             "{} {ended} normally while {} {wait} in {}",
-            gone.phrase(),
-            waiters.phrase(),
+            gone.who(),
+            waiters.who(),
             report::place_phrase(alignment, instance, &call)
         ),
     };
@@ -136,10 +139,17 @@ fn of_gone(alignment: &Alignment<'_>, instance: &Instance<'_>, gone: &RankSet) -
         finding.step = steps::position(track, pos);
         if pos > 0 {
             let rhythm = Rhythm::before(track, pos).filter(|rhythm| rhythm.period > 1 && rhythm.is_whole(pos));
-            let steps = rhythm.map(|rhythm| format!(" ({} of {})", counted(rhythm.count(pos), "whole step"), rhythm.period));
+            let steps =
+                rhythm.map(|rhythm| format!(" ({} of {})", counted(rhythm.count(pos), "whole step"), rhythm.period));
             let steps = steps.unwrap_or_default();
-            let text = if pos == 1 { "the call before it agrees".to_owned() } else { format!("the {pos} calls before it agree") };
-            finding.detail.push(format!("{text}{steps}: {} left after its last whole step, or had fewer of them", gone.phrase()));
+            let text = if pos == 1 {
+                "the call before it agrees".to_owned()
+            } else {
+                format!("the {pos} calls before it agree")
+            };
+            finding
+                .detail
+                .push(format!("{text}{steps}: {} left after its last whole step, or had fewer of them", gone.who()));
         }
     }
     if let Some(epilogue) = instance.waiters.iter().find(|waiter| waiter.call.op == Op::Barrier) {

@@ -10,7 +10,7 @@ use crate::finding::{Class, Confidence, Severity};
 use crate::lateness::waited;
 use crate::state::Activity;
 use crate::waits::{Instance, Place};
-use crate::words::duration;
+use crate::words::{Who as _, duration};
 
 const META: Meta = Meta {
     code: "H005",
@@ -42,10 +42,12 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         raw.finding.late = late.roots.clone();
         raw.finding.late_ms = Some(millis(late.by));
         raw.finding.confidence = Confidence::Low;
-        raw.finding.headline = format!("{} {verb} not come; cannot tell why", late.roots.phrase());
+        raw.finding.headline = format!("{} {verb} not come; cannot tell why", late.roots.who());
         raw.finding.detail.push(missing_phrase(alignment, late));
         let it = if late.roots.len() == 1 { "it was" } else { "they were" };
-        raw.finding.detail.push(format!("cause unknown: there is no evidence of what {it} doing (no threads, no system calls)"));
+        raw.finding
+            .detail
+            .push(format!("cause unknown: there is no evidence of what {it} doing (no threads, no system calls)"));
     });
     for instance in &alignment.waits.instances {
         let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
@@ -85,10 +87,13 @@ fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Opt
     let wait = if waiters.len() == 1 { "waits" } else { "wait" };
     finding.headline = format!(
         "{} {wait} for {} in {}; cannot tell for whom",
-        waiters.phrase(),
+        waiters.who(),
         duration(millis(by)),
         report::place_phrase(alignment, instance, &call)
     );
-    finding.detail.push(format!("cannot tell whether {} entered it, because the record of these ranks is not complete", doubtful.phrase()));
+    finding.detail.push(format!(
+        "cannot tell whether {} entered it, because the record of these ranks is not complete",
+        doubtful.who()
+    ));
     Some(Raw { finding, rule: Rule::Wait, at: instance.since, roots: doubtful, open: true, comm: instance.comm })
 }

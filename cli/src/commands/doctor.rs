@@ -11,6 +11,7 @@ use crate::output::Output;
 
 const OK: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
+const WEAK: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
 
 /// Runs the command. Exit code 1 if recording is not possible.
@@ -18,7 +19,11 @@ pub fn run(_output: &Output) -> Result<u8, Failure> {
     let mut out = anstream::stdout().lock();
     let requirements = privilege::check();
     for requirement in &requirements {
-        let (style, mark) = if requirement.ok { (OK, "ok     ") } else { (BAD, "missing") };
+        let (style, mark) = match (requirement.ok, requirement.required) {
+            (true, _) => (OK, "ok     "),
+            (false, true) => (BAD, "missing"),
+            (false, false) => (WEAK, "limited"),
+        };
         writeln!(out, "{style}{mark}{style:#}  {:<22} {}", requirement.name, requirement.detail)?;
         if !requirement.ok && !requirement.fix.is_empty() {
             writeln!(out, "         {HINT}{}{HINT:#}", requirement.fix)?;
@@ -46,7 +51,7 @@ pub fn run(_output: &Output) -> Result<u8, Failure> {
     if files.is_empty() {
         writeln!(out, "library  none found where the loader looks; libraries of a job are found when it starts")?;
     }
-    let able = requirements.iter().all(|requirement| requirement.ok);
+    let able = requirements.iter().all(|requirement| requirement.ok || !requirement.required);
     writeln!(out)?;
     if able {
         writeln!(out, "recording works here: try `rankdiff demo`")?;

@@ -54,9 +54,8 @@ pub fn default_dir() -> PathBuf {
 
 /// What is missing and how to get it, before anything is started.
 pub fn refuse_without_privilege() -> Result<(), Failure> {
-    let missing: Vec<String> = privilege::check()
+    let missing: Vec<String> = privilege::missing()
         .into_iter()
-        .filter(|requirement| !requirement.ok)
         .map(|requirement| {
             let fix = if requirement.fix.is_empty() { String::new() } else { format!("\n    {}", requirement.fix) };
             format!("  {}: {}{fix}", requirement.name, requirement.detail)

@@ -201,7 +201,11 @@ fn info(loaded: &Loaded, args: &Show, out: &mut dyn Write) -> Result<(), Failure
         );
         writeln!(out, "{}", escape(&text))?;
         for gap in &trace.gaps {
-            let many = gap.events.map_or_else(|| "calls".to_owned(), |events| format!("{events} calls"));
+            let many = match gap.events {
+                None => "calls".to_owned(),
+                Some(1) => "1 call".to_owned(),
+                Some(events) => format!("{events} calls"),
+            };
             writeln!(out, "  gap: {many} {}", gap.cause.describe())?;
         }
     }

@@ -55,7 +55,7 @@ fn a_structure_by_value_takes_slots_and_no_register() {
     assert_eq!(desc.regions[0], Region { source: 16, mode: region::SHORT_BY_VALUE });
     assert_eq!(desc.regions[1].mode, region::NONE);
     assert_eq!((desc.out, desc.out_handle), (0, handle::AT64));
-    assert_eq!(desc.flags, flag::RETURNS | flag::OUT_AT_GROUP_END);
+    assert_eq!(desc.flags, flag::RETURNS | flag::OUT_AT_GROUP_END | flag::MAKES_COMM);
     assert_eq!(desc.counter, counter::NONE, "it has no parent to count on");
     // Behind six registers and one slot; what follows it is out of reach.
     const LATE: &[Arg] = &[
@@ -84,7 +84,7 @@ fn what_a_call_writes_is_read_at_its_return() {
     let persistent = function(Op::AllReduce, Traits { persistent_init: true, ..Traits::default() }, ARGS);
     let desc = probe_desc(any_library(), WIDE, &persistent);
     assert_eq!((desc.out, desc.out_handle, desc.counter), (2, handle::AT64, counter::NONE));
-    assert_ne!(desc.flags & flag::RETURNS, 0);
+    assert_eq!(desc.flags & (flag::RETURNS | flag::MAKES_COMM), flag::RETURNS, "a request is no communicator");
     const RANK: &[Arg] = &[arg(Role::Comm, 0, Pass::Handle), arg(Role::CommRank, 1, Pass::I32At)];
     let desc = probe_desc(any_library(), WIDE, &function(Op::Wait, Traits::default(), RANK));
     assert_eq!((desc.out, desc.out_handle), (1, handle::AT32));

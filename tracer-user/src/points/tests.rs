@@ -112,6 +112,27 @@ fn a_library_without_its_symbols_is_a_note() {
 }
 
 #[test]
+fn a_function_whose_start_takes_no_probe_is_a_note() {
+    let dir = tempfile::tempdir().expect("temporary folder");
+    let of = |start: &str| {
+        let text = format!(
+            "__asm__(\".text\\n.globl toy_reduce\\n.type toy_reduce,@function\\ntoy_reduce:\\n{start}\\nret\\n\\
+             .size toy_reduce,.-toy_reduce\\n\");\n"
+        );
+        let path = build(dir.path(), "libtoy.so", &text, &["-shared"])?;
+        plan(&path, &options()).expect("readable")
+    };
+    // lock addl $0,(%rsp)
+    let Some(none) = of(".byte 0xf0,0x83,0x04,0x24,0x00") else { return };
+    assert!(none.probes.is_empty() && none.notes[0].contains("not recorded"), "{:?}", none.notes);
+    // cs nop; sub $8,%rsp; call: the entry finds a place, the return has none.
+    let entry = of(".byte 0x2e,0x90\\nsub $8,%rsp\\ncall 1f\\n1: add $16,%rsp").expect("built above");
+    assert_eq!((entry.probes[0].entry.delta, entry.probes[0].exit), (6, None));
+    assert!(entry.notes[0].contains("returns are not recorded"), "{:?}", entry.notes);
+    assert!(!crate::describe::has_return(&entry.probes[0].desc));
+}
+
+#[test]
 fn the_dynamic_linker_has_a_hook() {
     let path = Path::new("/lib64/ld-linux-x86-64.so.2");
     if !path.exists() {

@@ -40,21 +40,21 @@ pub(crate) struct Size {
 pub(crate) fn run(programs: &Programs, size: Size) -> Result<Table> {
     let processor = thread::available_parallelism()?.get() - 1;
     let start = |variant: &str, interposed| -> Result<Caller> {
-        programs.start(&programs.library(variant)?, interposed, processor)
+        programs.start(&programs.library(variant), interposed, processor)
     };
     let mut empty = start("empty", false)?;
-    let _empty = attach_empty(&programs.library("empty")?, empty.pid())?;
+    let _empty = attach_empty(&programs.library("empty"), empty.pid())?;
 
     let mut attacher = Attacher::load(&LoadOptions::default())?;
     let mut entry = start("entry", false)?;
     let mut both = start("both", false)?;
-    attach_recorder(&mut attacher, &programs.library("entry")?, false)?;
-    attach_recorder(&mut attacher, &programs.library("both")?, true)?;
+    attach_recorder(&mut attacher, &programs.library("entry"), false)?;
+    attach_recorder(&mut attacher, &programs.library("both"), true)?;
     attacher.watch(entry.pid())?;
     attacher.watch(both.pid())?;
     let drain = Drain::start(&mut attacher)?;
 
-    let bpftrace = Bpftrace::start(&programs.library("bpftrace")?)?;
+    let bpftrace = Bpftrace::start(&programs.library("bpftrace"))?;
     let mut none = start("none", false)?;
     let mut counted = start("bpftrace", false)?;
     let mut interposed = start("interposed", true)?;
@@ -211,5 +211,13 @@ impl Bpftrace {
         self.child.wait()?;
         let count = text.lines().find_map(|line| line.strip_prefix("@calls:"));
         count.with_context(|| format!("bpftrace printed no count but: {text}"))?.trim().parse().context("no number")
+    }
+}
+
+impl Drop for Bpftrace {
+    fn drop(&mut self) {
+        // After an error nobody ended it yet; what it says then no longer matters.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

@@ -11,6 +11,8 @@ use anyhow::{Context as _, Result, ensure};
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/recorder/c");
 /// The library's file name, in a folder per variant.
 const LIBRARY: &str = "libtarget.so";
+/// The variants; each has a copy of the library, since a probe belongs to a file.
+const VARIANTS: &[&str] = &["none", "empty", "entry", "both", "bpftrace", "interposed", "loss"];
 
 /// Compiled programs.
 #[derive(Debug)]
@@ -23,10 +25,16 @@ impl Programs {
     pub(crate) fn build(folder: &Path) -> Result<Programs> {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let programs = Programs { folder: folder.to_path_buf() };
-        let library = programs.library("none")?;
-        compile(&["-shared", "-fPIC"], "library.c", &library, &[])?;
+        let original = folder.join(LIBRARY);
+        compile(&["-shared", "-fPIC"], "library.c", &original, &[])?;
+        for variant in VARIANTS {
+            let copy = programs.library(variant);
+            let of_its_own = folder.join(variant);
+            fs::create_dir_all(&of_its_own).with_context(|| format!("cannot make {}", of_its_own.display()))?;
+            fs::copy(&original, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
+        }
         compile(&["-shared", "-fPIC"], "interpose.c", &programs.interposer(), &["-ldl".as_ref()])?;
-        compile(&[], "caller.c", &programs.caller(), &[library.as_ref()])?;
+        compile(&[], "caller.c", &programs.caller(), &[original.as_ref()])?;
         Ok(programs)
     }
 
@@ -39,16 +47,9 @@ impl Programs {
         self.folder.join("libinterpose.so")
     }
 
-    /// The variant's library; a copy, since a probe belongs to a file.
-    pub(crate) fn library(&self, variant: &str) -> Result<PathBuf> {
-        let folder = self.folder.join(variant);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let path = folder.join(LIBRARY);
-        let original = self.folder.join("none").join(LIBRARY);
-        if path != original {
-            fs::copy(&original, &path).with_context(|| format!("cannot write {}", path.display()))?;
-        }
-        Ok(path)
+    /// The variant's library.
+    pub(crate) fn library(&self, variant: &str) -> PathBuf {
+        self.folder.join(variant).join(LIBRARY)
     }
 
     /// Starts a caller of the variant's library on a processor.

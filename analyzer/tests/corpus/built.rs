@@ -1,0 +1,176 @@
+//! What scenario files cannot say: shutting down, aborting, communicators between groups, several attempts and ranks in
+//! one process.
+
+use rankdiff_analyzer::finding::{Class, Severity};
+use rankdiff_analyzer::{Options, Report, analyze};
+use rankdiff_trace::{
+    Basic, Call, CallFlags, ClockSnapshot, CommDef, CommIdentity, CommRef, DType, EndedBy, Level, Life, Op, ProcessKey,
+    ProcessState, ProcessTrace, Provenance, RankDef, Semantics,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A blocking library's process.
+struct Process(ProcessTrace);
+
+impl Process {
+    fn new(rank: u32, world: u32) -> Process {
+        let mut trace = ProcessTrace { closed: true, ..ProcessTrace::default() };
+        trace.key = ProcessKey { host: "n0".into(), pid: 100 + rank, start_time: 1 };
+        trace.ranks.push(RankDef { rank, world: Some(world), ..RankDef::default() });
+        Process(trace).comm(1, "world", (0..world).collect(), false)
+    }
+
+    fn comm(mut self, id: u32, name: &str, members: Vec<u32>, inter: bool) -> Process {
+        self.0.comms.push(CommDef {
+            id: CommRef(id),
+            identity: CommIdentity::root("mpi", name.as_bytes()),
+            provenance: Provenance::Created,
+            name: name.into(),
+            library: "mpi".into(),
+            level: Level::Library,
+            semantics: Semantics::BLOCKING | Semantics::NONBLOCKING_DISTINCT | Semantics::SENDS_MAY_BUFFER,
+            members,
+            inter,
+            ..CommDef::default()
+        });
+        self
+    }
+
+    /// A call; it returns after 1 ms unless it is `inside`.
+    fn call(mut self, op: Op, comm: u32, count: u64, inside: bool) -> Process {
+        let at = (self.0.calls.len() as u64 + 1) * 10 * MS;
+        let of_comm = |call: &&Call| call.comm == CommRef(comm) && call.op.is_collective();
+        let seq = self.0.calls.iter().filter(of_comm).count() as u64;
+        self.0.calls.push(Call {
+            op,
+            comm: CommRef(comm),
+            seq: op.is_collective().then_some(seq),
+            count: Some(count),
+            dtype: DType::Basic(Basic::F32),
+            root: op.has_root().then_some(0),
+            thread: 7,
+            thread_seq: self.0.calls.len() as u64,
+            enter: at,
+            exit: (!inside).then_some(at + MS),
+            ..Call::default()
+        });
+        self
+    }
+
+    fn flag(mut self, flags: CallFlags) -> Process {
+        let call = self.0.calls.last_mut().expect("a call");
+        call.flags = call.flags.with(flags);
+        self
+    }
+
+    fn end(mut self, life: Life, at_ms: u64) -> ProcessTrace {
+        self.0.states.push(ProcessState { at: at_ms * MS, life });
+        self.0.clocks.push(ClockSnapshot { monotonic: at_ms * MS, ..ClockSnapshot::default() });
+        self.0
+    }
+}
+
+fn report(traces: Vec<ProcessTrace>) -> Report {
+    analyze(traces, &Options::default())
+}
+
+#[test]
+fn shutting_down_in_the_middle_of_a_step_is_a_missing_call() {
+    let steps = |rank| {
+        (0..4).fold(Process::new(rank, 2), |p, _| p.call(Op::Broadcast, 1, 4, false).call(Op::Reduce, 1, 4, false))
+    };
+    let waits = steps(0).call(Op::Broadcast, 1, 4, false).call(Op::Barrier, 1, 0, true).end(Life::Waiting, 70_000);
+    let gone = steps(1).call(Op::Broadcast, 1, 4, false).call(Op::Finalize, 0, 0, true).end(Life::Waiting, 70_000);
+    let report = report(vec![waits, gone]);
+    assert_eq!(report.class, Class::CodeDivergence, "{}", report.summary);
+    assert_eq!(report.findings[0].first_visible, Some(9));
+    assert!(report.findings[0].headline.contains("rank 1"), "{}", report.findings[0].headline);
+}
+
+#[test]
+fn shutting_down_after_whole_steps_is_the_end_of_inputs() {
+    let steps = |rank, n| {
+        (0..n).fold(Process::new(rank, 2), |p, _| p.call(Op::Broadcast, 1, 4, false).call(Op::Reduce, 1, 4, false))
+    };
+    let waits = steps(0, 4).call(Op::Broadcast, 1, 4, true).end(Life::Waiting, 70_000);
+    let gone = steps(1, 4).call(Op::Finalize, 0, 0, false).end(Life::Exited(0), 300);
+    let report = report(vec![waits, gone]);
+    assert_eq!(report.class, Class::UnevenInputs, "{}", report.summary);
+}
+
+#[test]
+fn the_rank_that_aborts_is_named_and_the_others_are_collateral() {
+    let run = |rank| (0..4).fold(Process::new(rank, 3), |p, _| p.call(Op::AllReduce, 1, 4, false));
+    let by = EndedBy::Launcher;
+    let killed = |rank| run(rank).call(Op::AllReduce, 1, 4, true).end(Life::Signaled { signal: 9, by: by.clone() }, 90);
+    let aborts = run(1).call(Op::Abort, 0, 0, true).end(Life::Exited(3), 80);
+    let report = report(vec![killed(0), aborts, killed(2)]);
+    assert_eq!(report.class, Class::RankFailed, "{}", report.summary);
+    assert_eq!(report.findings[0].failed.to_string(), "1");
+    assert_eq!(report.findings[0].collateral_exits.to_string(), "0,2");
+    assert_eq!(report.findings.len(), 1);
+}
+
+#[test]
+fn groups_on_both_sides_of_an_intercommunicator_pass_what_they_like() {
+    let process = |rank: u32| {
+        let count = if rank < 2 { 4 } else { 9 };
+        let p = Process::new(rank, 4).comm(2, "between", vec![0, 1, 2, 3], true);
+        let p = p.call(Op::AllGather, 2, count, false).call(Op::Broadcast, 2, count, false);
+        let p = if rank == 0 { p.flag(CallFlags::ROOT_IS_SELF) } else { p };
+        let p = if rank == 1 { p.flag(CallFlags::BYSTANDER) } else { p };
+        p.call(Op::Barrier, 1, 0, false).end(Life::Exited(0), 200)
+    };
+    let report = report((0..4).map(process).collect());
+    assert_eq!(report.class, Class::Clean, "{}", report.summary);
+}
+
+#[test]
+fn the_same_call_on_another_communicator_is_told() {
+    let process = |rank| Process::new(rank, 2).comm(2, "copy", vec![0, 1], false).call(Op::Barrier, 1, 0, false);
+    let zero = process(0).call(Op::Barrier, 1, 0, true).end(Life::Waiting, 70_000);
+    let one = process(1).call(Op::Barrier, 2, 0, true).end(Life::Waiting, 70_000);
+    let report = report(vec![zero, one]);
+    assert_eq!(report.class, Class::OrderInversion, "{}", report.summary);
+    assert!(report.findings[0].evidence.iter().any(|fact| fact.text.contains("same call, other communicator")));
+}
+
+#[test]
+fn an_earlier_attempt_that_failed_is_told_behind_the_latest() {
+    let attempt = |rank: u32, number: u32, life: Life| {
+        let mut trace = (0..3).fold(Process::new(rank, 2), |p, _| p.call(Op::AllReduce, 1, 4, false)).end(life, 100);
+        trace.ranks[0].attempt = number;
+        trace.key.pid += 1000 * number;
+        trace
+    };
+    let first = [attempt(0, 0, Life::Exited(1)), attempt(1, 0, Life::Exited(0))];
+    let second = [attempt(0, 1, Life::Exited(0)), attempt(1, 1, Life::Exited(0))];
+    let report = report(first.into_iter().chain(second).collect());
+    assert_eq!(report.class, Class::RankFailed);
+    assert!(report.summary.contains("attempt 0"), "{}", report.summary);
+    assert_eq!(report.findings[0].severity, Severity::Error);
+}
+
+#[test]
+fn nothing_at_all_is_an_answer_too() {
+    let report = report(Vec::new());
+    assert_eq!(report.class, Class::Clean);
+    assert_eq!(report.coverage.calls, 0);
+}
+
+/// Whatever a damaged trace says, it is analyzed without a panic.
+#[test]
+fn nonsense_is_survived() {
+    let mut trace = Process::new(0, 2).call(Op::AllToAllV, 1, u64::MAX, true).end(Life::Waiting, u64::MAX / MS);
+    trace.calls[0].seq = Some(u64::MAX);
+    trace.calls[0].enter = u64::MAX;
+    trace.calls[0].sends = vec![u64::MAX; 3];
+    trace.ranks[0].world = Some(u32::MAX);
+    let mut other = Process::new(1, 2).call(Op::Broadcast, 1, 0, false).end(Life::Alive, 1);
+    other.calls[0].seq = Some(u64::MAX - 1);
+    other.calls[0].root = Some(u32::MAX);
+    other.calls[0].thread_seq = u64::MAX;
+    let report = report(vec![trace, other]);
+    assert!(report.coverage.calls > 0);
+}

@@ -1,0 +1,117 @@
+//! Lost calls: counted for each thread, placed where they are missing, and never the reason for a verdict.
+
+use std::collections::BTreeMap;
+
+use rankdiff_tests::examples::{Flavour, cpuccl, slot};
+use rankdiff_tests::recorder::{Place, record, run};
+use rankdiff_tests::{is_privileged, report};
+use serde_json::Value;
+
+/// Processes that call as fast as they can.
+const PROCESSES: usize = 8;
+
+/// What is known of one process.
+#[derive(Debug, Default)]
+struct Process {
+    seen: u64,
+    /// Calls that are missing between two that were seen, or before the first.
+    missing_between: u64,
+    last: Option<u64>,
+    /// Calls said to be lost.
+    told: u64,
+}
+
+fn by_process(calls: &[Value], info: &str) -> BTreeMap<String, Process> {
+    let mut processes: BTreeMap<String, Process> = BTreeMap::new();
+    for call in calls {
+        let process = processes.entry(call["pid"].to_string()).or_default();
+        let ordinal = call["thread_seq"].as_u64().expect("every call has its ordinal");
+        let expected = process.last.map_or(0, |last| last + 1);
+        assert!(ordinal >= expected, "ordinal {ordinal} follows {:?}", process.last);
+        process.missing_between += ordinal - expected;
+        process.seen += 1;
+        process.last = Some(ordinal);
+    }
+    let mut current = None;
+    for line in info.lines() {
+        if let Some(gap) = line.trim().strip_prefix("gap: ") {
+            let lost: u64 = gap.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+            let pid: &String = current.as_ref().expect("a gap stands below its process");
+            processes.get_mut(pid).unwrap_or_else(|| panic!("no calls of {pid}")).told += lost;
+        } else {
+            // rank 3: host:4711 2000 calls (…), …
+            let pid = line.split(": ").nth(1).and_then(|rest| rest.split([':', ' ']).nth(1));
+            current = pid.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned).or(current);
+        }
+    }
+    processes
+}
+
+/// Starts processes that call at once and without a pause, each a rank of its own.
+fn crowd(program: &std::path::Path, iterations: u32) -> Vec<String> {
+    let script = format!(
+        "for rank in $(seq 0 {}); do RANK=$rank WORLD_SIZE={PROCESSES} {} {} --iters {iterations} & done; wait",
+        PROCESSES - 1,
+        program.display(),
+        cpuccl().display(),
+    );
+    ["sh", "-c", &script].map(str::to_owned).to_vec()
+}
+
+#[test]
+fn what_overflows_is_counted_and_placed() {
+    let test = "overflow";
+    let (true, Some(program)) = (is_privileged(test), Flavour::Calls.build(test)) else { return };
+    let _library = Flavour::Dynamic.build(test);
+    let _slot = slot();
+    // The same job with and without losses makes the same calls.
+    let iterations = 200_000;
+    let place = Place::new();
+    let library = cpuccl().display().to_string();
+    let mut command = place.record(&["--ring", "1", "--library", &library], &crowd(&program, iterations));
+    let ended = record(command.env_remove("RANKDIFF_JOB_LOG"));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let info = run(["show", "--info", &place.trace().display().to_string()]);
+    let calls = place.calls();
+    let processes = by_process(&calls, &info.stdout);
+    assert_eq!(processes.len(), PROCESSES, "{}", info.stdout);
+    let made: Vec<u64> = processes.values().map(|process| process.seen + process.told).collect();
+    let lost: u64 = processes.values().map(|process| process.told).sum();
+    assert!(lost > 0, "a ring of 1 MiB did not overflow: the job tests nothing\n{}", ended.stderr);
+    // ncclBcast calls ncclBroadcast: a twelfth more than the job's own calls.
+    let least = u64::from(iterations);
+    for (pid, process) in &processes {
+        let total = process.seen + process.told;
+        assert!(total >= least && total <= least + least / 6, "process {pid} made {total} calls, by its own count {least}");
+        let tail = process.told.checked_sub(process.missing_between);
+        assert!(tail.is_some(), "process {pid}: more calls are missing than are said to be lost: {process:?}");
+    }
+    assert!(made.windows(2).all(|pair| pair[0] == pair[1]), "all make the same calls: {made:?}\n{}", info.stdout);
+    assert!(ended.stderr.contains(&format!("{lost} calls were lost")), "{lost} lost:\n{}", ended.stderr);
+
+    let verdict = place.analyze(&[]);
+    assert!(verdict.code == 0, "lost calls are no fault of the job\n{verdict}");
+    assert!(verdict.text.to_lowercase().contains("lost"), "the report does not mention the losses\n{verdict}");
+    report(&format!("ring of 1 MiB, {PROCESSES} processes: {lost} of {} calls lost, all accounted for", made.iter().sum::<u64>()));
+}
+
+#[test]
+fn nothing_is_lost_at_a_usual_rate_repeated() {
+    let test = "usual_rate";
+    let (true, Some(program)) = (is_privileged(test), Flavour::Dynamic.build(test)) else { return };
+    for _ in 0..rankdiff_tests::repetitions(1) {
+        let _slot = slot();
+        let place = Place::new();
+        let mut job = vec![program.display().to_string()];
+        job.extend(["plain", "--ranks", "4", "--iters", "5000"].map(str::to_owned));
+        let mut command = place.record(&[], &job);
+        let ended = record(command.env_remove("RANKDIFF_JOB_LOG"));
+        assert_eq!(ended.code, 0, "{}", ended.stderr);
+        assert!(!ended.stderr.contains("lost"), "{}", ended.stderr);
+        let verdict = place.analyze(&[]);
+        assert!(verdict.class() == "clean" && verdict.grave().is_empty(), "{verdict}");
+        let calls = verdict.json["coverage"]["calls"].as_u64().unwrap_or_default();
+        assert!(calls > 4 * 3 * 5000, "{calls} calls\n{verdict}");
+        report(&format!("{:.0} calls/s of 4 processes, nothing lost", calls as f64 / ended.wall.as_secs_f64()));
+    }
+}
