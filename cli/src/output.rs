@@ -45,7 +45,7 @@ impl Output {
         let _ = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_writer(io::stderr)
-            .with_ansi(self.stderr_color())
+            .with_ansi(false) // the crate is built without colours
             .without_time()
             .with_target(false)
             .try_init();
@@ -57,10 +57,6 @@ impl Output {
             Color::Never => false,
             Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
         }
-    }
-
-    fn stderr_color(&self) -> bool {
-        self.wants_color(io::stderr().is_terminal())
     }
 
     /// Whether a report on stdout is coloured.

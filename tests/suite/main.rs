@@ -7,5 +7,7 @@ mod jobs;
 mod loss;
 mod mpi;
 mod nccl;
+mod readme;
 mod repository;
+mod usage;
 mod values;

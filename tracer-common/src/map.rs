@@ -2,8 +2,10 @@
 
 /// Names of the maps, as both sides know them.
 pub mod name {
-    /// Ring buffer of records.
+    /// Ring buffer of the calls' records.
     pub const EVENTS: &str = "EVENTS";
+    /// Ring buffer of the records about processes: few, so that no flood of calls costs one of them.
+    pub const PROCESSES: &str = "PROCESSES";
     /// Array of [`ProbeDesc`](crate::probe::ProbeDesc) by attach cookie.
     pub const PROBES: &str = "PROBES";
     /// Hash: tgid -> [`watch`](super::watch) flags. Children get an entry with [`FOLLOW`](super::watch::FOLLOW), the end
@@ -38,6 +40,9 @@ pub const MAX_OPEN: usize = 4;
 pub const MAX_PENDING: usize = 8;
 /// Ring buffer size in bytes unless the user says otherwise (a power of two, a multiple of the page size).
 pub const DEFAULT_RING_BYTES: u32 = 16 << 20;
+
+/// Size of the ring buffer of the records about processes.
+pub const PROCESS_RING_BYTES: u32 = 1 << 20;
 
 /// Values of `WATCHED`.
 pub mod watch {

@@ -5,13 +5,15 @@
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
 use rankdiff_common::map::{
-    CommCounters, CommKey, Config, DEFAULT_RING_BYTES, MAX_COMMS, MAX_PEERS, MAX_THREADS, MAX_WATCHED, PeerKey,
-    ThreadState, lost,
+    CommCounters, CommKey, Config, DEFAULT_RING_BYTES, MAX_COMMS, MAX_PEERS, MAX_THREADS, MAX_WATCHED,
+    PROCESS_RING_BYTES, PeerKey, ThreadState, lost,
 };
 use rankdiff_common::probe::{MAX_PROBES, ProbeDesc};
 
 #[map]
 pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 0);
+#[map]
+pub(crate) static PROCESSES: RingBuf = RingBuf::with_byte_size(PROCESS_RING_BYTES, 0);
 #[map]
 pub(crate) static PROBES: Array<ProbeDesc> = Array::with_max_entries(MAX_PROBES, 0);
 #[map]

@@ -5,8 +5,9 @@ use core::mem::MaybeUninit;
 use aya_ebpf::helpers::generated::{bpf_get_smp_processor_id, bpf_ktime_get_ns};
 use aya_ebpf::maps::ring_buf::RingBufEntry;
 use rankdiff_common::event::Header;
+use rankdiff_common::map::lost;
 
-use crate::maps::{EVENTS, LOST};
+use crate::maps::{EVENTS, LOST, PROCESSES};
 use crate::memory::fetch_add;
 
 /// `BPF_RB_NO_WAKEUP`: the reader polls. A wake-up a record costs more than the record.
@@ -36,6 +37,18 @@ pub(crate) fn emit<T: 'static>(index: u32, record: T) {
     if let Some(mut entry) = reserve::<T>(index) {
         MaybeUninit::write(&mut entry, record);
         submit(entry);
+    }
+}
+
+/// Hands over a whole record about a process. A call's record that comes before it in time is in its own ring by then.
+#[inline(always)]
+pub(crate) fn emit_process<T: 'static>(record: T) {
+    match PROCESSES.reserve::<T>(0) {
+        Some(mut entry) => {
+            MaybeUninit::write(&mut entry, record);
+            submit(entry);
+        }
+        None => count_lost(lost::PROCESS),
     }
 }
 

@@ -9,7 +9,7 @@ use rankdiff_common::map::{lost, watch};
 
 use crate::maps::{THREADS, WATCHED, config};
 use crate::memory::read_kernel;
-use crate::output::{NOT_COUNTED, count_lost, emit, header};
+use crate::output::{NOT_COUNTED, count_lost, emit_process, header};
 use crate::thread;
 
 /// Status of a task whose wait status cannot be read.
@@ -22,7 +22,7 @@ const LAST_UNKNOWN: u32 = 2;
 pub(crate) fn rankdiff_link_map(_context: ProbeContext) -> u32 {
     let pid_tgid = bpf_get_current_pid_tgid();
     if watched(pid_tgid).is_some() {
-        emit(lost::PROCESS, header(kind::LINK_MAP, 0, 0, pid_tgid, NOT_COUNTED));
+        emit_process(header(kind::LINK_MAP, 0, 0, pid_tgid, NOT_COUNTED));
     }
     0
 }
@@ -49,7 +49,7 @@ fn fork(child: u64) -> Option<()> {
     if WATCHED.insert(&child, &watch, 0).is_err() {
         count_lost(lost::PROCESS);
     }
-    emit(lost::PROCESS, Fork { header: header(kind::FORK, 0, 0, pid_tgid, NOT_COUNTED), child, reserved: 0 });
+    emit_process(Fork { header: header(kind::FORK, 0, 0, pid_tgid, NOT_COUNTED), child, reserved: 0 });
     Some(())
 }
 
@@ -68,7 +68,7 @@ fn exec(tid_before: u32) -> Option<()> {
     let before = pid_tgid & !0xffff_ffff | u64::from(tid_before);
     let calls = thread::existing(before).map_or(0, |thread| thread.calls);
     let _ = THREADS.remove(&before);
-    emit(lost::PROCESS, header(kind::EXEC, 0, 0, pid_tgid, calls));
+    emit_process(header(kind::EXEC, 0, 0, pid_tgid, calls));
     Some(())
 }
 
@@ -103,15 +103,12 @@ fn task_end(last: Option<u32>) -> Option<()> {
         let tgid = (pid_tgid >> 32) as u32;
         let _ = WATCHED.remove(&tgid);
     }
-    emit(
-        lost::PROCESS,
-        TaskEnd {
-            header: header(kind::TASK_END, 0, 0, pid_tgid, NOT_COUNTED),
-            calls,
-            status: status().unwrap_or(STATUS_UNKNOWN),
-            last,
-        },
-    );
+    emit_process(TaskEnd {
+        header: header(kind::TASK_END, 0, 0, pid_tgid, NOT_COUNTED),
+        calls,
+        status: status().unwrap_or(STATUS_UNKNOWN),
+        last,
+    });
     Some(())
 }
 

@@ -4,11 +4,10 @@ use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid};
 use aya_ebpf::macros::raw_tracepoint;
 use aya_ebpf::programs::RawTracePointContext;
 use rankdiff_common::event::{Signal, kind};
-use rankdiff_common::map::lost;
 
 use crate::maps::{WATCHED, config};
 use crate::memory::read_kernel;
-use crate::output::{NOT_COUNTED, emit, header};
+use crate::output::{NOT_COUNTED, emit_process, header};
 
 /// Signals that are dropped, or only stop or continue the process, unless they are handled: SIGCHLD, SIGCONT, SIGSTOP,
 /// SIGTSTP, SIGTTIN, SIGTTOU, SIGURG, SIGWINCH; and the two that the C library keeps for its own use (32, 33).
@@ -72,16 +71,13 @@ fn signal(signal: u32, info: u64, receiver: u64, result: u32) -> Option<()> {
         (0, [0; 16])
     };
     let receiver = u64::from(tgid) << 32 | u64::from(tid);
-    emit(
-        lost::PROCESS,
-        Signal {
-            header: header(kind::SIGNAL, 0, 0, receiver, NOT_COUNTED),
-            signal,
-            code,
-            sender,
-            reserved: 0,
-            command,
-        },
-    );
+    emit_process(Signal {
+        header: header(kind::SIGNAL, 0, 0, receiver, NOT_COUNTED),
+        signal,
+        code,
+        sender,
+        reserved: 0,
+        command,
+    });
     Some(())
 }

@@ -107,6 +107,20 @@ pub enum AttachError {
     RingTaken,
 }
 
+/// The ring buffers that the kernel fills.
+pub struct Rings {
+    /// Records of calls, in the order of their entries and returns.
+    pub calls: RingBuf<MapData>,
+    /// Records about processes, in the order of their times.
+    pub processes: RingBuf<MapData>,
+}
+
+impl std::fmt::Debug for Rings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rings").finish_non_exhaustive()
+    }
+}
+
 /// A probe that is attached.
 #[derive(Debug, Clone)]
 pub struct AttachedProbe {
@@ -151,7 +165,7 @@ pub struct AttachSummary {
 /// probe, and more where the processors are busy.
 pub struct Attacher {
     ebpf: Ebpf,
-    ring: Option<RingBuf<MapData>>,
+    rings: Option<Rings>,
     descriptions: Array<MapData, ProbeDesc>,
     watched: HashMap<MapData, u32, u32>,
     threads: HashMap<MapData, u64, ThreadState>,
@@ -218,7 +232,10 @@ impl Attacher {
 
         let mut attacher = Attacher {
             multi,
-            ring: Some(take_map(&mut ebpf, name::EVENTS)?),
+            rings: Some(Rings {
+                calls: take_map(&mut ebpf, name::EVENTS)?,
+                processes: take_map(&mut ebpf, name::PROCESSES)?,
+            }),
             descriptions: take_map(&mut ebpf, name::PROBES)?,
             watched: take_map(&mut ebpf, name::WATCHED)?,
             threads: take_map(&mut ebpf, name::THREADS)?,
@@ -319,9 +336,9 @@ impl Attacher {
         self.watched.keys().take(rankdiff_common::map::MAX_WATCHED as usize).filter_map(Result::ok).collect()
     }
 
-    /// The ring buffer; can be taken once.
-    pub fn take_ring(&mut self) -> Result<RingBuf<MapData>, AttachError> {
-        self.ring.take().ok_or(AttachError::RingTaken)
+    /// The ring buffers; can be taken once.
+    pub fn take_rings(&mut self) -> Result<Rings, AttachError> {
+        self.rings.take().ok_or(AttachError::RingTaken)
     }
 
     /// Records lost so far, summed over processors, by [`lost`] index.

@@ -25,6 +25,20 @@ pub enum Event {
     Signal(Signal),
 }
 
+impl Event {
+    /// When it happened: CLOCK_MONOTONIC, ns.
+    pub fn time(&self) -> u64 {
+        match self {
+            Event::Enter(entry) => entry.enter.header.time,
+            Event::Exit(exit) | Event::Out(exit) => exit.header.time,
+            Event::Fork(fork) => fork.header.time,
+            Event::Exec(header) | Event::LinkMap(header) => header.time,
+            Event::TaskEnd(end) => end.header.time,
+            Event::Signal(signal) => signal.header.time,
+        }
+    }
+}
+
 /// Entry of a call with its memory regions.
 #[derive(Debug, Clone)]
 pub struct Entry {

@@ -1,5 +1,6 @@
 //! A recording: events from the ring to the streams of the processes they belong to.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,11 +11,11 @@ use rankdiff_common::map::lost;
 use rankdiff_trace::{EndedBy, Gap, GapCause, Life, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::attach::{AttachError, Attacher, LoadOptions};
+use crate::attach::{AttachError, Attacher, LoadOptions, Rings};
 use crate::calls::Shared;
 use crate::clock;
 use crate::elf::ElfInfo;
-use crate::events::{Event, parse};
+use crate::events::{Event, EventError, parse};
 use crate::maps::{self, FileKey};
 use crate::planner::{Found, Planner, Request, inspect};
 use crate::points::PlanOptions;
@@ -25,6 +26,10 @@ use crate::snapshot::{self, Observer};
 
 /// Most events taken in one drain, so that timers and signals are served under any load.
 const DRAIN_LIMIT: usize = 200_000;
+/// Calls wait so long for the records about processes before them, ns.
+const FRESH: u64 = 2_000_000;
+/// Records about processes wait so long for the calls before them, ns.
+const SETTLED: u64 = 20_000_000;
 /// How long the end of a recording waits for the names of call sites.
 const NAMES_WAIT: Duration = Duration::from_secs(5);
 
@@ -84,7 +89,11 @@ pub struct Totals {
 pub struct Session {
     options: SessionOptions,
     attacher: Attacher,
-    ring: RingBuf<MapData>,
+    rings: Rings,
+    /// Records about processes that wait for the calls before them.
+    waiting: VecDeque<Event>,
+    /// The next call, too fresh to be taken.
+    held: Option<Event>,
     planner: Planner,
     resolver: Option<Resolver>,
     objects: FxHashMap<FileKey, Arc<ElfInfo>>,
@@ -117,13 +126,15 @@ impl Session {
     /// Loads the programs; nothing is watched yet.
     pub fn start(options: SessionOptions) -> Result<Session, SessionError> {
         let mut attacher = Attacher::load(&options.load)?;
-        let ring = attacher.take_ring()?;
+        let rings = attacher.take_rings()?;
         let planner = Planner::start(options.plan.clone()).map_err(SessionError::Thread)?;
         let resolver = Resolver::start().map_err(SessionError::Thread)?;
         Ok(Session {
             options,
             attacher,
-            ring,
+            rings,
+            waiting: VecDeque::new(),
+            held: None,
             planner,
             resolver: Some(resolver),
             objects: FxHashMap::default(),
@@ -196,27 +207,77 @@ impl Session {
         self.processes.values().any(|process| !process.ended && process.is_inside())
     }
 
-    /// Takes what is in the ring; returns the number of records.
+    /// Takes what is in the rings; returns the number of records.
+    ///
+    /// Two rings, one order: a record about a process is taken before the calls that come after it in time (a child must be
+    /// known before it calls) and after those that come before it (a thread's end says how many calls it made).
     pub fn drain(&mut self) -> usize {
+        let now = clock::monotonic();
+        self.drain_up_to(now.saturating_sub(FRESH), now.saturating_sub(SETTLED))
+    }
+
+    /// Takes everything that is in the rings.
+    fn drain_all(&mut self) {
+        while self.drain_up_to(u64::MAX, u64::MAX) > 0 {}
+    }
+
+    /// Takes calls before `fresh`: records about processes before that moment are in their ring by now. Takes records about
+    /// processes before `settled`: all calls before that moment have been taken by then.
+    fn drain_up_to(&mut self, fresh: u64, settled: u64) -> usize {
         let mut taken = 0;
-        while taken < DRAIN_LIMIT {
-            let Some(item) = self.ring.next() else { break };
-            let event = parse(&item);
-            drop(item);
+        while let Some(event) = next_event(&mut self.rings.processes) {
             taken += 1;
-            match event {
-                Ok(_) if self.stopped => {}
-                Ok(event) => self.take(event),
-                Err(error) => {
-                    if self.bad_records == 0 {
-                        tracing::error!("{error}; it is left out");
-                    }
-                    self.bad_records += 1;
-                }
+            if let Some(event) = self.understood(event) {
+                self.waiting.push_back(event);
             }
         }
-        self.events += taken as u64;
-        taken
+        let mut calls = 0;
+        while calls < DRAIN_LIMIT {
+            let event = match self.held.take() {
+                Some(event) => event,
+                None => {
+                    let Some(event) = next_event(&mut self.rings.calls) else { break };
+                    calls += 1;
+                    let Some(event) = self.understood(event) else { continue };
+                    event
+                }
+            };
+            if event.time() >= fresh {
+                self.held = Some(event);
+                break;
+            }
+            self.take_waiting(event.time());
+            self.take(event);
+        }
+        // A record of a call may still be being written by its processor; after a moment it is certain to be there.
+        if calls < DRAIN_LIMIT {
+            self.take_waiting(settled);
+        }
+        self.events += (taken + calls) as u64;
+        taken + calls
+    }
+
+    fn understood(&mut self, event: Result<Event, EventError>) -> Option<Event> {
+        match event {
+            Ok(_) if self.stopped => None,
+            Ok(event) => Some(event),
+            Err(error) => {
+                if self.bad_records == 0 {
+                    tracing::error!("{error}; it is left out");
+                }
+                self.bad_records += 1;
+                None
+            }
+        }
+    }
+
+    /// Takes the records about processes that come before this time.
+    fn take_waiting(&mut self, time: u64) {
+        while self.waiting.front().is_some_and(|event| event.time() < time) {
+            if let Some(event) = self.waiting.pop_front() {
+                self.take(event);
+            }
+        }
     }
 
     fn take(&mut self, event: Event) {
@@ -504,6 +565,7 @@ impl Session {
 
     /// Looks at every rank once and writes what it is doing.
     pub fn snapshot(&mut self) {
+        self.drain_all();
         let mut pids: Vec<u32> =
             self.processes.values().filter(|process| !process.ended).map(|process| process.pid).collect();
         pids.sort_unstable();
@@ -531,7 +593,7 @@ impl Session {
 
     /// Watches nothing from now on: what happens next is not part of the recording.
     pub fn stop(&mut self) {
-        self.drain();
+        self.drain_all();
         for pid in self.alive(0) {
             // It may be gone by now; then there is nothing to end. Threads that made a call go on to be recorded by the
             // kernel: their events are passed over.
@@ -543,7 +605,7 @@ impl Session {
 
     /// Ends the recording: what is still in the ring, the losses, the names, the files.
     pub fn finish(mut self) -> Totals {
-        while self.drain() > 0 {}
+        self.drain_all();
         self.tick();
         let now = clock::monotonic();
         let lost = self.attacher.lost();
@@ -599,4 +661,9 @@ impl Session {
     pub fn dir(&self) -> &Path {
         &self.options.streams.dir
     }
+}
+
+/// The next record of a ring, copied so that its room is free again.
+fn next_event(ring: &mut RingBuf<MapData>) -> Option<Result<Event, EventError>> {
+    ring.next().map(|item| parse(&item))
 }

@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use aya::maps::{MapData, RingBuf};
 use rankdiff_common::event::{flag, kind};
 use rankdiff_libs::registry::LIBRARIES;
 use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
 use rankdiff_trace::{Level, Op, Semantics};
-use rankdiff_tracer::attach::{AttachError, Attacher, LoadOptions};
+use rankdiff_tracer::attach::{AttachError, Attacher, LoadOptions, Rings};
 use rankdiff_tracer::maps::read_maps;
 use rankdiff_tracer::points::{FilePlan, PlanOptions, plan};
 use rankdiff_tracer::predict::predict;
@@ -198,13 +197,19 @@ impl Record {
 }
 
 /// All records up to one that satisfies a condition.
-fn drain(ring: &mut RingBuf<MapData>, last: impl Fn(&Record) -> bool) -> Vec<Record> {
+fn drain(rings: &mut Rings, last: impl Fn(&Record) -> bool) -> Vec<Record> {
     let mut records = Vec::new();
     let end = Instant::now() + Duration::from_secs(20);
     while Instant::now() < end {
-        while let Some(item) = ring.next() {
+        // Records about processes first: calls that came before one of them are in the other ring by then.
+        let mut later = Vec::new();
+        while let Some(item) = rings.processes.next() {
+            later.push(Record(item.to_vec()));
+        }
+        while let Some(item) = rings.calls.next() {
             records.push(Record(item.to_vec()));
         }
+        records.append(&mut later);
         if records.iter().any(&last) {
             return records;
         }
@@ -285,8 +290,8 @@ fn check_toy(load: fn(&LoadOptions) -> Result<Attacher, AttachError>) {
     let interpreter = interpreter.interpreter().expect("a dynamic program").to_owned();
     assert!(attacher.attach_link_map(&interpreter).expect("permitted"));
     assert!(!attacher.attach_link_map(&interpreter).expect("permitted"), "it is attached already");
-    let mut ring = attacher.take_ring().expect("not taken yet");
-    assert!(matches!(attacher.take_ring(), Err(AttachError::RingTaken)));
+    let mut rings = attacher.take_rings().expect("not taken yet");
+    assert!(matches!(attacher.take_rings(), Err(AttachError::RingTaken)));
 
     // A process that nobody watches leaves no trace.
     let mut other = Program::start(&program, &library);
@@ -313,7 +318,7 @@ fn check_toy(load: fn(&LoadOptions) -> Result<Attacher, AttachError>) {
     watched.go();
     assert!(watched.child.wait().expect("own child").success(), "registers or results were changed");
 
-    let records = drain(&mut ring, |record| record.kind() == kind::TASK_END && record.tgid() == pid);
+    let records = drain(&mut rings, |record| record.kind() == kind::TASK_END && record.tgid() == pid);
     check_calls(&records, pid, 3, &attacher, caller.clone());
     check_calls(&records, child, 1, &attacher, caller);
     assert!(records.iter().all(|record| record.tgid() == pid || record.tgid() == child), "only watched processes");
@@ -377,7 +382,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
         }
     }
     assert!(attached > 50, "the MPI library was not predicted: {attached} probes");
-    let mut ring = attacher.take_ring().expect("not taken yet");
+    let mut rings = attacher.take_rings().expect("not taken yet");
 
     let mut child = Command::new("sh")
         .args(["-c", "read line; exec \"$@\"", "sh"])
@@ -396,7 +401,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
         println!("SKIPPED: {launcher:?} does not run here: {status}");
         return;
     }
-    let records = drain(&mut ring, |record| record.kind() == kind::TASK_END && record.tgid() == launcher_pid);
+    let records = drain(&mut rings, |record| record.kind() == kind::TASK_END && record.tgid() == launcher_pid);
     let mut ranks: std::collections::BTreeMap<u32, Calls> = std::collections::BTreeMap::new();
     let mut returned = 0;
     for record in &records {

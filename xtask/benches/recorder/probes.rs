@@ -144,7 +144,7 @@ struct Drain {
 
 impl Drain {
     fn start(attacher: &mut Attacher) -> Result<Drain> {
-        let mut ring = attacher.take_ring()?;
+        let mut ring = attacher.take_rings()?.calls;
         let stop = Arc::new(AtomicBool::new(false));
         let events = Arc::new(AtomicU64::new(0));
         let (stopped, counter) = (Arc::clone(&stop), Arc::clone(&events));
