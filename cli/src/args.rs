@@ -20,24 +20,24 @@ use rankdiff_trace::RankSet;
                   with --strict; `record` passes the job's own code through (128+n for a signal, 124 after --timeout)\n\
                   and uses 125 for its own failures, 126 and 127 for a command that cannot be run or found."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     /// Colour the output.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto", help_heading = "Global options")]
-    pub color: Color,
+    pub(crate) color: Color,
     /// Say more on stderr; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Global options")]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     /// Say nothing on stderr but errors.
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Global options")]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
 }
 
 /// When to colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
+pub(crate) enum Color {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
     /// Always.
@@ -48,7 +48,7 @@ pub enum Color {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a real local job with a known fault, record it with eBPF and show the verdict.
     Demo(Demo),
     /// Start a job, record its collective calls and say what went wrong.
@@ -88,21 +88,21 @@ pub enum Command {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  rankdiff demo          rank 6 is one step behind when the others validate\n  \
                         rankdiff demo stall    four of eight ranks are held in a driver call before the first barrier")]
-pub struct Demo {
+pub(crate) struct Demo {
     /// Which story.
     #[arg(value_enum, default_value_t = Story::Diverge)]
-    pub story: Story,
+    pub(crate) story: Story,
     /// Keep the trace here [default: rankdiff-trace-TIME in the current directory].
     #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// The fault's place.
     #[command(flatten)]
-    pub fault: Fault,
+    pub(crate) fault: Fault,
 }
 
 /// Which story the demo tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Story {
+pub(crate) enum Story {
     /// One rank is a step behind and makes another call than the rest.
     Diverge,
     /// Half of the ranks never arrive: a driver call is retried for ever.
@@ -111,30 +111,30 @@ pub enum Story {
 
 /// Where the demo's fault lies (for tests: the verdict must follow).
 #[derive(Debug, Clone, Args)]
-pub struct Fault {
+pub(crate) struct Fault {
     /// Rank that goes wrong.
     #[arg(long, hide = true, default_value_t = 6)]
-    pub fault_rank: u32,
+    pub(crate) fault_rank: u32,
     /// Steps before the others validate.
     #[arg(long, hide = true, default_value_t = 20)]
-    pub fault_step: u32,
+    pub(crate) fault_step: u32,
     /// Nothing goes wrong.
     #[arg(long, hide = true)]
-    pub healthy: bool,
+    pub(crate) healthy: bool,
     /// Number of ranks.
     #[arg(long, hide = true, default_value_t = 8)]
-    pub ranks: u32,
+    pub(crate) ranks: u32,
 }
 
 /// The hidden commands of the demo's job.
 #[derive(Debug, Args)]
-pub struct DemoJob {
+pub(crate) struct DemoJob {
     /// Which story.
     #[arg(long, value_enum, default_value_t = Story::Diverge)]
-    pub story: Story,
+    pub(crate) story: Story,
     /// The fault's place.
     #[command(flatten)]
-    pub fault: Fault,
+    pub(crate) fault: Fault,
 }
 
 /// `record`.
@@ -142,56 +142,56 @@ pub struct DemoJob {
 #[command(after_help = "Examples:\n  rankdiff record -- mpirun -n 4 ./job\n  \
                         rankdiff record -o trace --timeout 10m -- torchrun --nproc-per-node=8 train.py\n  \
                         srun rankdiff record -o /scratch/trace -- ./job      one recorder per task, one directory")]
-pub struct Record {
+pub(crate) struct Record {
     /// Write the trace into this directory [default: rankdiff-trace-TIME in the current directory].
     #[arg(short, long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// End the job after this time (`90`, `90s`, `10m`, `2h`), after a look at what each rank is doing.
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// Look at the ranks when no call was made for this long, and take waits longer than this for a hang.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
-    pub stall_after: Duration,
+    pub(crate) stall_after: Duration,
     /// Size of the ring buffer between kernel and recorder in MiB, a power of two.
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = ring_mib)]
-    pub ring: u32,
+    pub(crate) ring: u32,
     /// Probe this library or executable as well (found by itself where the job names or loads it).
     #[arg(long = "library", value_name = "FILE")]
-    pub libraries: Vec<PathBuf>,
+    pub(crate) libraries: Vec<PathBuf>,
     /// Do not analyze at the end.
     #[arg(long)]
-    pub no_verdict: bool,
+    pub(crate) no_verdict: bool,
     /// Command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
-    pub command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// What is reported, and when it fails.
 #[derive(Debug, Clone, Args)]
-pub struct Report {
+pub(crate) struct Report {
     /// How to print the report: full, concise or json.
     #[arg(long, value_name = "FORMAT", default_value = "full")]
-    pub format: String,
+    pub(crate) format: String,
     /// Fail (exit 1) from this severity on.
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t = FailOn::Error)]
-    pub fail_on: FailOn,
+    pub(crate) fail_on: FailOn,
     /// Exit 3 where nothing can be told.
     #[arg(long)]
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// Waits longer than this are a hang, mismatches need no limit.
     #[arg(long, value_name = "TIME", value_parser = duration, default_value = "30s")]
-    pub stall_after: Duration,
+    pub(crate) stall_after: Duration,
     /// Report these codes only (`D001`, or a prefix: `D`).
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
-    pub select: Vec<String>,
+    pub(crate) select: Vec<String>,
     /// Leave these codes out.
     #[arg(long, value_name = "CODE", value_delimiter = ',')]
-    pub ignore: Vec<String>,
+    pub(crate) ignore: Vec<String>,
 }
 
 /// Severities to fail on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FailOn {
+pub(crate) enum FailOn {
     /// Notes and graver.
     Note,
     /// Warnings and errors.
@@ -208,41 +208,41 @@ pub enum FailOn {
     after_help = "Examples:\n  rankdiff analyze                      the newest trace in the current directory\n  \
                         rankdiff analyze trace --format json\n  rankdiff analyze trace --fail-on warning --strict"
 )]
-pub struct Analyze {
+pub(crate) struct Analyze {
     /// Trace directories or files [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Report.
     #[command(flatten)]
-    pub report: Report,
+    pub(crate) report: Report,
 }
 
 /// `show`.
 #[derive(Debug, Args)]
-pub struct Show {
+pub(crate) struct Show {
     /// Trace directories or files [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
     /// Only these ranks (`0-3,8`).
     #[arg(long, value_name = "RANKS")]
-    pub rank: Option<RankSet>,
+    pub(crate) rank: Option<RankSet>,
     /// Only calls on communicators whose name contains this.
     #[arg(long, value_name = "NAME")]
-    pub comm: Option<String>,
+    pub(crate) comm: Option<String>,
     /// Only the last N calls of each rank.
     #[arg(long, value_name = "N")]
-    pub last: Option<usize>,
+    pub(crate) last: Option<usize>,
     /// One line of text, or one JSON object, for each call.
     #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
-    pub format: ShowFormat,
+    pub(crate) format: ShowFormat,
     /// A summary instead of the calls: ranks, calls, bytes, gaps.
     #[arg(long, conflicts_with_all = ["comm", "last"])]
-    pub info: bool,
+    pub(crate) info: bool,
 }
 
 /// How `show` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ShowFormat {
+pub(crate) enum ShowFormat {
     /// For people.
     Text,
     /// For programs: one object a line.
@@ -251,36 +251,36 @@ pub enum ShowFormat {
 
 /// `synth`.
 #[derive(Debug, Args)]
-pub struct Synth {
+pub(crate) struct Synth {
     /// Scenario file (YAML, one or more documents).
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Which document, by its id; needed where the file holds several.
     #[arg(long, value_name = "ID")]
-    pub case: Option<String>,
+    pub(crate) case: Option<String>,
     /// The trace directory to write; must not hold a trace.
     #[arg(short, long, value_name = "DIR")]
-    pub output: PathBuf,
+    pub(crate) output: PathBuf,
 }
 
 /// `list-probes`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  rankdiff list-probes 4711                 a running process\n  \
                         rankdiff list-probes libnccl.so.2         a library (path, or a name the loader finds)")]
-pub struct ListProbes {
+pub(crate) struct ListProbes {
     /// Process id, or library or executable.
     #[arg(value_name = "PID|FILE")]
-    pub target: String,
+    pub(crate) target: String,
 }
 
 /// `explain`.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub(crate) struct Explain {
     /// Code (`D001`) or name (`op-mismatch`); without one, all are listed.
-    pub code: Option<String>,
+    pub(crate) code: Option<String>,
 }
 
 /// Parses `90`, `90s`, `1.5s`, `500ms`, `10m`, `2h`.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);

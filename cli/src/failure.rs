@@ -3,41 +3,41 @@
 use std::fmt;
 
 /// Usage or unreadable input.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// `record` failed before the job could run.
-pub const RECORDER: u8 = 125;
+pub(crate) const RECORDER: u8 = 125;
 /// The command exists but cannot be run.
-pub const NOT_EXECUTABLE: u8 = 126;
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
 /// The command was not found.
-pub const NOT_FOUND: u8 = 127;
+pub(crate) const NOT_FOUND: u8 = 127;
 /// `record` ended the job after `--timeout`.
-pub const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// An error and its exit code.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     code: u8,
     error: anyhow::Error,
 }
 
 impl Failure {
     /// An error with this code.
-    pub fn new(code: u8, error: impl Into<anyhow::Error>) -> Failure {
+    pub(crate) fn new(code: u8, error: impl Into<anyhow::Error>) -> Failure {
         Failure { code, error: error.into() }
     }
 
     /// A message with this code.
-    pub fn message(code: u8, message: impl fmt::Display) -> Failure {
+    pub(crate) fn message(code: u8, message: impl fmt::Display) -> Failure {
         Failure { code, error: anyhow::anyhow!("{message}") }
     }
 
     /// The exit code.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         self.code
     }
 
     /// The error.
-    pub fn error(&self) -> &anyhow::Error {
+    pub(crate) fn error(&self) -> &anyhow::Error {
         &self.error
     }
 }

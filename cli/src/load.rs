@@ -8,23 +8,23 @@ use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 
 /// Beginning of the directory names that `record` makes up.
-pub const DEFAULT_PREFIX: &str = "rankdiff-trace-";
+pub(crate) const DEFAULT_PREFIX: &str = "rankdiff-trace-";
 
 /// What was read.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub(crate) struct Loaded {
     /// One per process.
-    pub traces: Vec<ProcessTrace>,
+    pub(crate) traces: Vec<ProcessTrace>,
     /// Ranks that the job has, if its recorder knew.
-    pub world: Option<u32>,
+    pub(crate) world: Option<u32>,
     /// What could not be read, in words.
-    pub problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
     /// Where it came from.
-    pub paths: Vec<PathBuf>,
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// Reads these traces, or the newest one in the current directory.
-pub fn load(paths: &[PathBuf], output: &Output) -> Result<Loaded, Failure> {
+pub(crate) fn load(paths: &[PathBuf], output: &Output) -> Result<Loaded, Failure> {
     let paths = if paths.is_empty() {
         let newest = newest(Path::new("."))?;
         output.say(format_args!("the newest trace here: {}", newest.display()));

@@ -13,16 +13,16 @@ const HINT: Style = AnsiColor::Cyan.on_default();
 
 /// How to speak.
 #[derive(Debug, Clone)]
-pub struct Output {
+pub(crate) struct Output {
     color: Color,
     /// How often `--verbose` was given.
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     quiet: bool,
 }
 
 impl Output {
     /// By the flags.
-    pub fn new(cli: &Cli) -> Output {
+    pub(crate) fn new(cli: &Cli) -> Output {
         match cli.color {
             Color::Auto => {}
             Color::Always => anstream::ColorChoice::Always.write_global(),
@@ -32,7 +32,7 @@ impl Output {
     }
 
     /// Logs of the libraries go to stderr.
-    pub fn start_logging(&self) {
+    pub(crate) fn start_logging(&self) {
         let level = match (self.quiet, self.verbose) {
             (true, _) => "error",
             (false, 0) => "warn",
@@ -60,43 +60,43 @@ impl Output {
     }
 
     /// Whether a report on stdout is coloured.
-    pub fn stdout_color(&self) -> bool {
+    pub(crate) fn stdout_color(&self) -> bool {
         self.wants_color(io::stdout().is_terminal())
     }
 
     /// Columns to lay a report out for.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let terminal = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|size| usize::from(size.ws_col));
         columns.or_else(terminal).filter(|&width| width >= 40).unwrap_or(100)
     }
 
     /// Progress and remarks.
-    pub fn say(&self, text: impl std::fmt::Display) {
+    pub(crate) fn say(&self, text: impl std::fmt::Display) {
         if !self.quiet {
             let _ = writeln!(anstream::stderr(), "{text}");
         }
     }
 
     /// A remark only with `--verbose`.
-    pub fn detail(&self, text: impl std::fmt::Display) {
+    pub(crate) fn detail(&self, text: impl std::fmt::Display) {
         if self.verbose > 0 {
             self.say(text);
         }
     }
 
     /// What to do next.
-    pub fn hint(&self, text: impl std::fmt::Display) {
+    pub(crate) fn hint(&self, text: impl std::fmt::Display) {
         self.say(format_args!("{HINT}{text}{HINT:#}"));
     }
 
     /// Something the user should know although it goes on.
-    pub fn warn(&self, text: impl std::fmt::Display) {
+    pub(crate) fn warn(&self, text: impl std::fmt::Display) {
         self.say(format_args!("{WARNING}warning{WARNING:#}: {text}"));
     }
 
     /// Why it ends here.
-    pub fn error(&self, failure: &Failure) {
+    pub(crate) fn error(&self, failure: &Failure) {
         // Many causes are part of their effect's message already.
         let mut text = String::new();
         for cause in failure.error().chain().map(ToString::to_string) {

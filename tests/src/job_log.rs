@@ -51,7 +51,8 @@ impl Line {
 
     /// Whether it takes a position on its communicator: neither a creation or release nor a message.
     pub fn is_collective(&self) -> bool {
-        self.op().is_some_and(|op| !op.starts_with("comm_") && !matches!(op, "send" | "recv") && !op.ends_with("_create"))
+        self.op()
+            .is_some_and(|op| !op.starts_with("comm_") && !matches!(op, "send" | "recv") && !op.ends_with("_create"))
     }
 
     /// What must be the same on all members, for calls that are no v-forms.
@@ -161,7 +162,8 @@ mod tests {
 
     #[test]
     fn positions_count_collectives_of_one_communicator() {
-        let own = ["0 0 MPI_Comm_dup world - - - -", "0 1 MPI_Barrier copy - - - -", "0 2 MPI_Bcast world 4 MPI_INT 0 -"];
+        let own =
+            ["0 0 MPI_Comm_dup world - - - -", "0 1 MPI_Barrier copy - - - -", "0 2 MPI_Bcast world 4 MPI_INT 0 -"];
         let other = ["0 0 MPI_Bcast world 4 MPI_INT 1 -"];
         let parse = |lines: &[&str]| lines.iter().map(|text| line(text)).collect();
         let log = JobLog([(0, parse(&own)), (1, parse(&other))].into());

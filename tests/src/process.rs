@@ -101,8 +101,10 @@ impl Running {
             }
             thread::sleep(PAUSE);
         }
-        let [stdout, stderr] =
-            self.output.each_mut().map(|reader| reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default());
+        let [stdout, stderr] = self
+            .output
+            .each_mut()
+            .map(|reader| reader.take().and_then(|reader| reader.join().ok()).unwrap_or_default());
         Some(Ended { code: code(status), stdout, stderr, wall })
     }
 

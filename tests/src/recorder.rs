@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{binary, target_dir};
 use crate::process::{self, Ended};
 use crate::shared_memory;
+use crate::{binary, target_dir};
 
 /// Nothing that is tested takes longer than this.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -170,7 +170,9 @@ impl Verdict {
     /// # Panics
     /// If there is no report.
     pub fn of(trace: &Path, flags: &[&str]) -> Verdict {
-        let analyze = |format: &str| process::run(rankdiff().arg("analyze").arg(trace).args(flags).args(["--format", format]), LIMIT);
+        let analyze = |format: &str| {
+            process::run(rankdiff().arg("analyze").arg(trace).args(flags).args(["--format", format]), LIMIT)
+        };
         let (json, full) = (analyze("json"), analyze("full"));
         assert_eq!(json.code, full.code, "the exit code depends on the format");
         let parsed = serde_json::from_str(&json.stdout)

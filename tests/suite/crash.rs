@@ -40,11 +40,8 @@ fn the_job_survives_its_recorder_repeated() {
         let place = Place::new();
         let (ranks, steps) = (4, 16_000);
         let code = place.path().join("code");
-        let script = format!(
-            "{} plain --ranks {ranks} --iters {steps}; echo $? > {}",
-            program.display(),
-            code.display()
-        );
+        let script =
+            format!("{} plain --ranks {ranks} --iters {steps}; echo $? > {}", program.display(), code.display());
         let mut running = process::start(&mut place.record(&[], &["sh", "-c", &script].map(str::to_owned)));
         wait_for_calls(&place, 200);
         // Any time after the first second, when everything seen is in the files.
@@ -53,7 +50,8 @@ fn the_job_survives_its_recorder_repeated() {
         assert!(running.wait_for_first(LIMIT).is_some(), "it was killed");
         assert!(!code.exists(), "the job ended too early for this test");
         let known = place.calls().len();
-        let code = wait_until("the job's end", LIMIT, || fs::read_to_string(&code).ok().filter(|text| text.ends_with('\n')));
+        let code =
+            wait_until("the job's end", LIMIT, || fs::read_to_string(&code).ok().filter(|text| text.ends_with('\n')));
         assert_eq!(code.trim(), "0", "the job noticed that its recorder was killed");
         wait_until("the job's processes' end", LIMIT, || running.alive().is_empty().then_some(()));
 
@@ -143,7 +141,10 @@ fn a_full_disk_is_said_and_the_job_goes_on() {
     // What fitted is read, and what did not is no divergence.
     let verdict = place.analyze(&[]);
     assert_eq!(verdict.code, 0, "a full disk is no fault of the job\n{verdict}");
-    assert!(verdict.class() != "clean" || verdict.text.contains("written") || verdict.text.contains("lost"), "{verdict}");
+    assert!(
+        verdict.class() != "clean" || verdict.text.contains("written") || verdict.text.contains("lost"),
+        "{verdict}"
+    );
 }
 
 /// Records a shell script that takes its time, sends the recorder a signal, and waits for the end.

@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rankdiff-tracer", &["rankdiff-common", "rankdiff-libs", "rankdiff-trace"]),
     ("rankdiff-analyzer", &["rankdiff-libs", "rankdiff-trace"]),
     ("cpuccl", &[]),
-    ("rankdiff", &["cpuccl", "rankdiff-analyzer", "rankdiff-libs", "rankdiff-trace", "rankdiff-tracer"]),
+    ("rankdiff", &["cpuccl", "rankdiff-analyzer", "rankdiff-trace", "rankdiff-tracer"]),
 ];
 
 /// Packages that nothing depends on and that are shipped in nothing: they may depend on anything.

@@ -73,7 +73,12 @@ pub(crate) struct Drawn {
 impl Drawn {
     pub(crate) fn new(random: &mut Random, ranks: std::ops::Range<u32>) -> Drawn {
         let ranks = random.within(ranks);
-        Drawn { ranks, rank: random.within(0..ranks), step: random.within(1..STEPS - 1), seed: random.within(1..1 << 30) }
+        Drawn {
+            ranks,
+            rank: random.within(0..ranks),
+            step: random.within(1..STEPS - 1),
+            seed: random.within(1..1 << 30),
+        }
     }
 
     /// The job's arguments, but for the number of ranks.
@@ -173,9 +178,19 @@ fn check_rank(seen: &mut Seen<'_>, who: Who, drawn: Drawn) {
         let keys = ["suspects", "waiting", "failed_ranks", "missing_callers", "cycle"];
         keys.map(|key| format!("{key} {}", finding[key])).join(", ")
     };
-    let circle: BTreeSet<u32> = finding["cycle"].as_array().into_iter().flatten().filter_map(|rank| rank.as_u64()).map(|rank| rank as u32).collect();
-    let sides: Vec<BTreeSet<u32>> =
-        finding["sides"].as_array().into_iter().flatten().map(|side| ranks(side["ranks"].as_str().unwrap_or_default())).collect();
+    let circle: BTreeSet<u32> = finding["cycle"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|rank| rank.as_u64())
+        .map(|rank| rank as u32)
+        .collect();
+    let sides: Vec<BTreeSet<u32>> = finding["sides"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|side| ranks(side["ranks"].as_str().unwrap_or_default()))
+        .collect();
     let right = match who {
         Who::OddOneOut => {
             let others: BTreeSet<u32> = sides.iter().filter(|side| **side != rank).flatten().copied().collect();

@@ -35,7 +35,8 @@ fn by_process(calls: &[Value], info: &str) -> BTreeMap<String, Process> {
     let mut current = None;
     for line in info.lines() {
         if let Some(gap) = line.trim().strip_prefix("gap: ") {
-            let lost: u64 = gap.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+            let lost: u64 =
+                gap.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
             let pid: &String = current.as_ref().expect("a gap stands below its process");
             processes.get_mut(pid).unwrap_or_else(|| panic!("no calls of {pid}")).told += lost;
         } else {
@@ -82,7 +83,10 @@ fn what_overflows_is_counted_and_placed() {
     let least = u64::from(iterations);
     for (pid, process) in &processes {
         let total = process.seen + process.told;
-        assert!(total >= least && total <= least + least / 6, "process {pid} made {total} calls, by its own count {least}");
+        assert!(
+            total >= least && total <= least + least / 6,
+            "process {pid} made {total} calls, by its own count {least}"
+        );
         let tail = process.told.checked_sub(process.missing_between);
         assert!(tail.is_some(), "process {pid}: more calls are missing than are said to be lost: {process:?}");
     }
@@ -92,7 +96,10 @@ fn what_overflows_is_counted_and_placed() {
     let verdict = place.analyze(&[]);
     assert!(verdict.code == 0, "lost calls are no fault of the job\n{verdict}");
     assert!(verdict.text.to_lowercase().contains("lost"), "the report does not mention the losses\n{verdict}");
-    report(&format!("ring of 1 MiB, {PROCESSES} processes: {lost} of {} calls lost, all accounted for", made.iter().sum::<u64>()));
+    report(&format!(
+        "ring of 1 MiB, {PROCESSES} processes: {lost} of {} calls lost, all accounted for",
+        made.iter().sum::<u64>()
+    ));
 }
 
 #[test]

@@ -26,13 +26,32 @@ const FAULTY: &[Case] = &[
     case("abort", "rank_failed", None, At::End, Who::Failed, &[3]),
     case("blocking_vs_nonblocking", "code_divergence", None, At::Difference, Who::OddOneOut, &[124, 0]),
     case("gatherv", "parameter_mismatch", Some("splits"), At::EachStep("MPI_Gatherv"), Who::Party, &[14, 15, 16, 124]),
-    case("alltoallv", "parameter_mismatch", Some("splits"), At::EachStep("MPI_Alltoallv"), Who::Party, &[14, 15, 16, 124]),
+    case(
+        "alltoallv",
+        "parameter_mismatch",
+        Some("splits"),
+        At::EachStep("MPI_Alltoallv"),
+        Who::Party,
+        &[14, 15, 16, 124],
+    ),
     case("comm_order", "order_inversion", None, At::Nowhere, Who::InCircle, &[124]),
 ];
 
 const HEALTHY: &[&str] = &[
-    "plain", "in_place", "vforms", "insignificant", "split", "dup", "intercomm", "userop", "zero", "nonblocking",
-    "persistent", "derived", "create_group", "cart",
+    "plain",
+    "in_place",
+    "vforms",
+    "insignificant",
+    "split",
+    "dup",
+    "intercomm",
+    "userop",
+    "zero",
+    "nonblocking",
+    "persistent",
+    "derived",
+    "create_group",
+    "cart",
 ];
 
 const fn case(

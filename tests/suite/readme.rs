@@ -118,7 +118,8 @@ fn the_readme_shows_commands_and_flags_that_exist() {
 
 #[test]
 fn blocks_are_told_apart() {
-    let page = "a\n```sh\nls\n# no\n```\n<!-- not run -->\n\n```sh\nrm\n```\n```console\n$ pwd\n/\n```\n```text\n$ x\n```\n";
+    let page =
+        "a\n```sh\nls\n# no\n```\n<!-- not run -->\n\n```sh\nrm\n```\n```console\n$ pwd\n/\n```\n```text\n$ x\n```\n";
     let blocks = blocks(page);
     let run: Vec<bool> = blocks.iter().map(|block| block.run).collect();
     assert_eq!(run, [true, false, true, true]);

@@ -67,7 +67,8 @@ fn what_is_no_trace_is_refused_by_name() {
         refused(&[command, &at("nothing")], 2, &["nothing", "no trace", "rankdiff record"]);
         fs::write(at("empty.rdt"), "").expect("own folder");
         refused(&[command, &at("empty.rdt")], 2, &["empty.rdt", "empty"]);
-        fs::write(at("foreign.rdt"), "#!/bin/sh\necho no trace at all, and long enough to be one\n").expect("own folder");
+        fs::write(at("foreign.rdt"), "#!/bin/sh\necho no trace at all, and long enough to be one\n")
+            .expect("own folder");
         refused(&[command, &at("foreign.rdt")], 2, &["foreign.rdt", "not a rankdiff trace"]);
     }
     let mut command = rankdiff();
@@ -164,7 +165,9 @@ fn the_jobs_own_code_is_passed_on() {
         return;
     }
     let _slot = slot();
-    for (script, code) in [("exit 0", 0), ("exit 37", 37), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)] {
+    for (script, code) in
+        [("exit 0", 0), ("exit 37", 37), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    {
         let place = Place::new();
         let ended = process::run(&mut place.record(&[], &["sh", "-c", script].map(str::to_owned)), LIMIT);
         says(ended, script, code, &["no call of a known collective library", "--library"]);
@@ -206,7 +209,12 @@ fn without_privileges_it_says_what_is_missing() {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(&copy).args(arguments);
         process::run(command.current_dir("/").env("NO_COLOR", "1"), LIMIT)
     };
-    says(as_nobody(&["record", "-o", "/tmp/never", "--", "true"]), "record", 125, &["CAP_SYS_ADMIN", "sudo", "rankdiff doctor"]);
+    says(
+        as_nobody(&["record", "-o", "/tmp/never", "--", "true"]),
+        "record",
+        125,
+        &["CAP_SYS_ADMIN", "sudo", "rankdiff doctor"],
+    );
     assert!(!Path::new("/tmp/never").exists(), "nothing may be left of a refused recording");
     let doctor = as_nobody(&["doctor"]);
     assert!(format!("{}{}", doctor.stdout, doctor.stderr).contains("CAP_SYS_ADMIN"), "{}", doctor.stdout);
@@ -268,7 +276,10 @@ fn every_code_is_explained() {
         assert_eq!(by_code.stdout, run(["explain", name]).stdout, "{number} and {name} are explained differently");
         assert_eq!(by_code.stdout, run(["explain", &number.to_lowercase()]).stdout);
         let pages = fs::read_dir(root().join("docs/checks")).into_iter().flatten().flatten();
-        assert!(pages.into_iter().any(|page| page.file_name().to_string_lossy().starts_with(number)), "{number} has no page");
+        assert!(
+            pages.into_iter().any(|page| page.file_name().to_string_lossy().starts_with(number)),
+            "{number} has no page"
+        );
     }
 }
 

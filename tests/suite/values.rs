@@ -60,7 +60,9 @@ pub(crate) fn compare(calls: &[Value], log: &JobLog) -> Vec<String> {
     let mut named: BTreeMap<(String, u64), BTreeSet<String>> = BTreeMap::new();
     for (&rank, lines) in &log.0 {
         let of_rank = calls.iter().filter(|call| {
-            number(call, "rank") == Some(rank.into()) && call["nested"].is_null() && !NOT_LOGGED.contains(&text(call, "op"))
+            number(call, "rank") == Some(rank.into())
+                && call["nested"].is_null()
+                && !NOT_LOGGED.contains(&text(call, "op"))
         });
         let recorded = by_thread(of_rank);
         let mut logged: BTreeMap<u32, Vec<&Line>> = BTreeMap::new();
@@ -77,7 +79,9 @@ pub(crate) fn compare(calls: &[Value], log: &JobLog) -> Vec<String> {
                 wrong.push(format!("rank {rank}: {} calls are recorded, {} were made", calls.len(), lines.len()));
             }
             for (call, line) in calls.iter().zip(lines) {
-                wrong.extend(differences(call, line).into_iter().map(|what| format!("rank {rank}: {line:?}: {what}: {call}")));
+                wrong.extend(
+                    differences(call, line).into_iter().map(|what| format!("rank {rank}: {line:?}: {what}: {call}")),
+                );
                 let generation = generations.entry(&line.comm).or_default();
                 if !call["comm_id"].is_null() && line.op() != Some("comm_init") {
                     let id = text(call, "comm_id").to_owned();
@@ -164,11 +168,16 @@ fn sequence_numbers(calls: &[Value]) -> Vec<String> {
         let thread_seq = number(call, "thread_seq").unwrap_or(-1);
         let before = last.insert((pid, number(call, "thread").unwrap_or(-1)), thread_seq);
         // Persistent calls that are started together share a number.
-        if before.is_some_and(|before| before > thread_seq || (before == thread_seq && !text(call, "op").starts_with('i'))) {
+        if before
+            .is_some_and(|before| before > thread_seq || (before == thread_seq && !text(call, "op").starts_with('i')))
+        {
             wrong.push(format!("thread_seq {thread_seq} follows {before:?}: {call}"));
         }
         let op = text(call, "op");
-        let Some(seq) = number(call, "seq").filter(|_| call["nested"].is_null() && !text(call, "comm_id").is_empty()) else { continue };
+        let Some(seq) = number(call, "seq").filter(|_| call["nested"].is_null() && !text(call, "comm_id").is_empty())
+        else {
+            continue;
+        };
         let (kind, peer) = match op {
             "send" | "recv" => (op, number(call, "peer").unwrap_or(-1)),
             _ if op.starts_with("comm_") || op.ends_with("_create") => ("creation", -1),
@@ -205,7 +214,10 @@ fn check_arguments(test: &str, library: &std::path::Path) {
         let wrong = compare(&recorded, &log);
         assert!(wrong.is_empty(), "seed {seed}:\n{}\n{}", wrong.join("\n"), ended.stderr);
         calls += log.rank(0).len();
-        wide += recorded.iter().filter(|call| call["count"].as_u64().is_some_and(|count| count > u64::from(u32::MAX))).count();
+        wide += recorded
+            .iter()
+            .filter(|call| call["count"].as_u64().is_some_and(|count| count > u64::from(u32::MAX)))
+            .count();
     }
     assert!(calls > 1000 && wide > 100, "{calls} calls, {wide} with a wide count: the job tests nothing");
     report(&format!("{test}: {calls} calls with random arguments decoded, {wide} counts beyond 32 bits"));

@@ -12,7 +12,7 @@ use crate::load::{Loaded, load};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &Analyze, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Analyze, output: &Output) -> Result<u8, Failure> {
     // A format that does not exist is said before anything is read.
     let _ = format_of(&args.report)?;
     let loaded = load(&args.paths, output)?;
@@ -21,7 +21,7 @@ pub fn run(args: &Analyze, output: &Output) -> Result<u8, Failure> {
 }
 
 /// Analyzes what was read.
-pub fn report(loaded: Loaded, args: &ReportArgs) -> Result<Report, Failure> {
+pub(crate) fn report(loaded: Loaded, args: &ReportArgs) -> Result<Report, Failure> {
     let options = Options {
         stall_after: args.stall_after,
         select: args.select.clone(),
@@ -42,7 +42,7 @@ fn format_of(args: &ReportArgs) -> Result<&'static dyn render::Render, Failure> 
 }
 
 /// Prints a report and returns its exit code.
-pub fn print(report: &Report, args: &ReportArgs, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn print(report: &Report, args: &ReportArgs, output: &Output) -> Result<u8, Failure> {
     let fail_on = match args.fail_on {
         FailOn::Note => Some(Severity::Note),
         FailOn::Warning => Some(Severity::Warning),

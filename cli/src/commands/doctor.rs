@@ -15,7 +15,7 @@ const WEAK: Style = AnsiColor::Yellow.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default();
 
 /// Runs the command. Exit code 1 if recording is not possible.
-pub fn run(_output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(_output: &Output) -> Result<u8, Failure> {
     let mut out = anstream::stdout().lock();
     let requirements = privilege::check();
     for requirement in &requirements {

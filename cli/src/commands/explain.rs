@@ -9,7 +9,7 @@ use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &Explain, _output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Explain, _output: &Output) -> Result<u8, Failure> {
     let mut out = anstream::stdout().lock();
     match &args.code {
         None => {

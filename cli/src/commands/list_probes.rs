@@ -13,7 +13,7 @@ use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &ListProbes, _output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &ListProbes, _output: &Output) -> Result<u8, Failure> {
     let files = match args.target.parse::<u32>() {
         Ok(pid) => files_of(pid)?,
         Err(_) => vec![file_of(&args.target)?],

@@ -10,7 +10,7 @@ use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 
 /// Prints a completion script.
-pub fn completions(shell: clap_complete::Shell, _output: &Output) -> Result<u8, Failure> {
+pub(crate) fn completions(shell: clap_complete::Shell, _output: &Output) -> Result<u8, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "rankdiff", &mut script);
     std::io::stdout().write_all(&script)?;
@@ -18,7 +18,7 @@ pub fn completions(shell: clap_complete::Shell, _output: &Output) -> Result<u8, 
 }
 
 /// Prints the manual page, or writes all pages.
-pub fn pages(dir: Option<&Path>, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn pages(dir: Option<&Path>, output: &Output) -> Result<u8, Failure> {
     match dir {
         None => clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?,
         Some(dir) => {

@@ -1,10 +1,10 @@
 //! One file per command.
 
-pub mod analyze;
-pub mod doctor;
-pub mod explain;
-pub mod list_probes;
-pub mod manual;
-pub mod record;
-pub mod show;
-pub mod synth;
+pub(crate) mod analyze;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod list_probes;
+pub(crate) mod manual;
+pub(crate) mod record;
+pub(crate) mod show;
+pub(crate) mod synth;

@@ -16,7 +16,7 @@ use crate::load::{DEFAULT_PREFIX, load};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
     let dir = args.output.clone().unwrap_or_else(default_dir);
     let options = RecordOptions {
         command: args.command.clone(),
@@ -41,19 +41,19 @@ pub fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
 }
 
 /// Records, with progress on stderr.
-pub fn record(options: &RecordOptions, output: &Output) -> Result<Recorded, Failure> {
+pub(crate) fn record(options: &RecordOptions, output: &Output) -> Result<Recorded, Failure> {
     refuse_without_privilege()?;
     record::record(options, &mut Progress { output }).map_err(failure)
 }
 
 /// A directory name that sorts by time.
-pub fn default_dir() -> PathBuf {
+pub(crate) fn default_dir() -> PathBuf {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     PathBuf::from(format!("{DEFAULT_PREFIX}{seconds}-{}", std::process::id()))
 }
 
 /// What is missing and how to get it, before anything is started.
-pub fn refuse_without_privilege() -> Result<(), Failure> {
+pub(crate) fn refuse_without_privilege() -> Result<(), Failure> {
     let missing: Vec<String> = privilege::missing()
         .into_iter()
         .map(|requirement| {
@@ -167,9 +167,8 @@ impl Watcher for Progress<'_> {
 
     fn stalled(&mut self, since: Duration) {
         self.output.warn(format_args!(
-            "no collective call for {:.0?}; what each rank is doing was recorded (Ctrl-C ends the job and shows the \
+            "no collective call for {since:.0?}; what each rank is doing was recorded (Ctrl-C ends the job and shows the \
              verdict)",
-            since
         ));
     }
 }

@@ -12,7 +12,7 @@ use crate::load::{Loaded, load};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &Show, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Show, output: &Output) -> Result<u8, Failure> {
     let loaded = load(&args.paths, output)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.info {

@@ -7,7 +7,7 @@ use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 
 /// Runs the command.
-pub fn run(args: &Synth, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Synth, output: &Output) -> Result<u8, Failure> {
     let scenarios = scenario::load(&args.file).map_err(|error| Failure::new(USAGE, error))?;
     let ids = || scenarios.iter().map(scenario::Scenario::id).collect::<Vec<_>>().join(", ");
     let chosen = match (&args.case, scenarios.as_slice()) {

@@ -6,10 +6,10 @@ use crate::args::{DemoJob, Fault, Story};
 use crate::failure::{Failure, USAGE};
 
 /// Variable that carries the unique id of the world communicator, hexadecimal.
-pub const ID_VARIABLE: &str = "RANKDIFF_DEMO_ID";
+pub(crate) const ID_VARIABLE: &str = "RANKDIFF_DEMO_ID";
 
 /// The fault's flags, to be passed on.
-pub fn fault_arguments(fault: &Fault) -> Vec<String> {
+pub(crate) fn fault_arguments(fault: &Fault) -> Vec<String> {
     let mut arguments = vec![
         format!("--fault-rank={}", fault.fault_rank),
         format!("--fault-step={}", fault.fault_step),
@@ -22,7 +22,7 @@ pub fn fault_arguments(fault: &Fault) -> Vec<String> {
 }
 
 /// Starts every rank and waits for all; the first code that is not 0 is the job's.
-pub fn run(args: &DemoJob) -> Result<u8, Failure> {
+pub(crate) fn run(args: &DemoJob) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::new(USAGE, error);
     let this = std::env::current_exe().map_err(failed)?;
     let id = super::rank::new_id()?;

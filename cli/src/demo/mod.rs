@@ -4,8 +4,8 @@
 //! (`cpuccl`, host memory only). Nothing is simulated: the ranks hang, eBPF probes see their calls, and the verdict comes
 //! from the trace.
 
-pub mod job;
-pub mod rank;
+pub(crate) mod job;
+pub(crate) mod rank;
 mod shipped;
 mod stall;
 
@@ -28,7 +28,7 @@ const STALL: Duration = Duration::from_millis(1500);
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the command. The exit code is the report's.
-pub fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
     if let Err(failure) = record::refuse_without_privilege() {
         output.warn(format_args!("{:#}", failure.error()));
         output.say("\nThis is what the demo shows where recording works (from a trace that comes with rankdiff):\n");

@@ -30,7 +30,7 @@ const STEPS_AFTER: u32 = 4;
 const DRIVER_ANSWERS: Duration = Duration::from_millis(400);
 
 /// A new unique id, hexadecimal.
-pub fn new_id() -> Result<String, Failure> {
+pub(crate) fn new_id() -> Result<String, Failure> {
     let mut id = UniqueId { internal: [0; 128] };
     // SAFETY: `id` is valid for writes.
     check("ncclGetUniqueId", unsafe { ncclGetUniqueId(&raw mut id) })?;
@@ -112,7 +112,7 @@ fn sum_of_losses(rank: &mut Rank) -> Result<(), Failure> {
 }
 
 /// Runs one rank.
-pub fn run(args: &DemoJob) -> Result<u8, Failure> {
+pub(crate) fn run(args: &DemoJob) -> Result<u8, Failure> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<i32>().ok());
     let id = std::env::var(ID_VARIABLE).ok().as_deref().and_then(parse_id);
     let (Some(me), Some(world), Some(id)) = (number("RANK"), number("WORLD_SIZE"), id) else {

@@ -14,7 +14,7 @@ type Shipped = (&'static str, &'static [u8]);
 include!("shipped_files.rs");
 
 /// Shows the analysis of a shipped trace.
-pub fn show(story: Story, output: &Output) -> Result<u8, Failure> {
+pub(crate) fn show(story: Story, output: &Output) -> Result<u8, Failure> {
     let files = match story {
         Story::Diverge => DIVERGE,
         Story::Stall => STALL,

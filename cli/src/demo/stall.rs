@@ -50,7 +50,7 @@ fn check(result: i64) -> io::Result<i64> {
 }
 
 /// Calls the driver again and again; each call is answered after `each` and fails. Never returns but with an error.
-pub fn retry_for_ever(each: Duration) -> io::Result<()> {
+pub(crate) fn retry_for_ever(each: Duration) -> io::Result<()> {
     // SAFETY: sysconf takes no pointers.
     let page = check(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })? as usize;
     let missing = map(page)?;
