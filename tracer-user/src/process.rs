@@ -149,6 +149,11 @@ impl Process {
         identify::job_id_from(&self.environment)
     }
 
+    /// Whether it may be a rank that has made no call yet: it has a rank by its environment and a library to call.
+    pub fn is_candidate(&self) -> bool {
+        !self.has_stream() && self.has_library && self.named.is_some()
+    }
+
     /// Whether it has a stream.
     pub fn has_stream(&self) -> bool {
         !matches!(self.stream, Stream::Unborn)

@@ -420,9 +420,7 @@ impl Session {
                 Some(Life::Signaled { signal, by })
             }
         };
-        if !process.has_stream() && process.rank().is_some() && process.has_library {
-            self.begin_silent(pid);
-        }
+        self.begin_silent(pid);
         let missing = self.attacher.thread_calls(pid);
         if let Some(process) = self.processes.get_mut(&pid)
             && process.has_stream()
@@ -441,15 +439,22 @@ impl Session {
         self.attacher.forget_process(pid);
     }
 
-    /// Gives a rank that made no call a stream of its own, unless another process plays it.
+    /// Gives a process that made no call a stream of its own if it is the one that plays its rank: a rank that never came
+    /// is part of the answer.
     fn begin_silent(&mut self, pid: u32) {
-        let Some(rank) = self.processes.get(&pid).and_then(Process::rank).copied() else { return };
-        let taken = self.processes.values().any(|other| {
-            other.pid != pid
-                && other.has_stream()
-                && other.rank().is_some_and(|known| (known.rank, known.attempt) == (rank.rank, rank.attempt))
-        });
-        if !taken && let Some(process) = self.processes.get_mut(&pid) {
+        let Some(process) = self.processes.get(&pid).filter(|process| process.is_candidate()) else { return };
+        let same = |other: &Process| match (other.rank(), process.rank()) {
+            (Some(one), Some(two)) => (one.rank, one.attempt) == (two.rank, two.attempt),
+            _ => false,
+        };
+        // Helpers that a rank starts (data loaders, compilers) inherit its environment and its libraries.
+        let parent = self.processes.get(&process.parent);
+        let is_helper = parent.is_some_and(|parent| !parent.ended && parent.has_library && same(parent));
+        let taken = self.processes.values().any(|other| other.pid != pid && other.has_stream() && same(other));
+        if !is_helper
+            && !taken
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
             process.begin(&self.options.streams);
         }
     }
@@ -557,7 +562,7 @@ impl Session {
     pub fn observe(&mut self) {
         let now = clock::monotonic();
         for process in self.processes.values().filter(|process| !process.ended) {
-            if process.has_stream() || (process.has_library && process.rank().is_some()) {
+            if process.has_stream() || process.is_candidate() {
                 self.observer.observe(process.pid, now);
             }
         }
@@ -570,13 +575,7 @@ impl Session {
             self.processes.values().filter(|process| !process.ended).map(|process| process.pid).collect();
         pids.sort_unstable();
         for &pid in &pids {
-            let silent = self
-                .processes
-                .get(&pid)
-                .is_some_and(|process| !process.has_stream() && process.has_library && process.rank().is_some());
-            if silent {
-                self.begin_silent(pid);
-            }
+            self.begin_silent(pid);
         }
         let now = clock::monotonic();
         for pid in pids {
