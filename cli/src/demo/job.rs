@@ -25,7 +25,7 @@ pub(crate) fn fault_arguments(fault: &Fault) -> Vec<String> {
 pub(crate) fn run(args: &DemoJob) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::new(USAGE, error);
     let this = std::env::current_exe().map_err(failed)?;
-    let id = super::rank::new_id()?;
+    let id = std::env::var(ID_VARIABLE).or_else(|_| super::rank::new_id())?;
     let story = match args.story {
         Story::Diverge => "diverge",
         Story::Stall => "stall",

@@ -37,9 +37,10 @@ pub(crate) fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
     let dir = args.output.clone().unwrap_or_else(record::default_dir);
     let this = std::env::current_exe().map_err(|error| Failure::new(RECORDER, error))?;
     output.say(introduction(args));
+    let id = rank::new_id()?;
     let options = RecordOptions {
         command: command(this.into_os_string(), args),
-        environment: Vec::new(),
+        environment: vec![(job::ID_VARIABLE.into(), id.clone().into())],
         dir: dir.clone(),
         timeout: Some(LIMIT),
         stall_after: STALL,
@@ -48,7 +49,9 @@ pub(crate) fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
         plan: PlanOptions::default(),
         files: Vec::new(),
     };
-    let recorded = record::record(&options, output)?;
+    let recorded = record::record(&options, output);
+    rank::clean_up(&id);
+    let recorded = recorded?;
     output.say(format_args!(
         "{} calls of {} processes recorded; the job {}\n",
         recorded.totals.calls,

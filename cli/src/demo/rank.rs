@@ -37,6 +37,13 @@ pub(crate) fn new_id() -> Result<String, Failure> {
     Ok(id.internal.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
+/// Removes what the ranks leave behind if they were ended before all of them had joined.
+pub(crate) fn clean_up(id: &str) {
+    if let Some(id) = parse_id(id) {
+        cpuccl::shm::remove_left_over(&id);
+    }
+}
+
 fn parse_id(text: &str) -> Option<UniqueId> {
     let mut internal = [0; 128];
     for (index, byte) in internal.iter_mut().enumerate() {
