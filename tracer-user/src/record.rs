@@ -26,6 +26,8 @@ use crate::session::{Attached, Session, SessionError, SessionOptions, Totals};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(16));
 /// Everything that was seen is in the files after this time at most.
 const SEAL: Duration = Duration::from_millis(500);
+/// Nice value of the thread that empties the rings.
+const READER_PRIORITY: i32 = -10;
 /// After so long without a call the ranks are looked at, and again each time it passes.
 const QUIET: Duration = Duration::from_millis(250);
 /// How long processes have between SIGTERM and SIGKILL.
@@ -166,6 +168,9 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     };
     write_job_info(&options.dir, &info)?;
     let child = start(&mut session, options, caller.as_ref())?;
+    // Ranks often spin on every processor; a reader that waits its turn among them loses events. The job, started before
+    // this, keeps its own priority. Without the right to do so the recorder goes on as it is.
+    let _ = rustix::process::setpriority_process(None, READER_PRIORITY);
     let (status, ended) = follow(&mut session, child, options, watcher).await?;
     let totals = session.finish();
     if let Some(caller) = &caller {
