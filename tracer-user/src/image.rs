@@ -30,8 +30,11 @@ pub struct Place {
 impl Image {
     /// Reads the memory map again. Objects in `known` contribute their data symbols.
     pub fn refresh(&mut self, pid: u32, known: &FxHashMap<FileKey, Arc<ElfInfo>>) {
-        // A process that is gone keeps the last map that was seen.
+        // A process that is gone keeps the last map that was seen. One that is not yet reaped has an empty map.
         let Ok(mappings) = maps::read_maps(pid) else { return };
+        if mappings.is_empty() {
+            return;
+        }
         self.mappings = mappings;
         self.symbols = Symbols::default();
         let mut seen = Vec::new();
@@ -67,5 +70,34 @@ impl Image {
             ..Frame::default()
         };
         Some(Place { frame, open: maps::openable_path(pid, mapping) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Image;
+    use crate::procfs;
+    use rustc_hash::FxHashMap;
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn an_ended_process_keeps_its_last_map() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat");
+        let mut image = Image::default();
+        image.refresh(child.id(), &FxHashMap::default());
+        let mapped = image.mappings().len();
+        assert!(mapped > 0, "a running process has a map");
+        drop(child.stdin.take());
+        // It has ended, and nobody has asked for its status yet.
+        let until = Instant::now() + Duration::from_secs(10);
+        while procfs::executable(child.id()).is_some() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        image.refresh(child.id(), &FxHashMap::default());
+        assert_eq!(image.mappings().len(), mapped);
+        child.wait().expect("own child");
+        image.refresh(child.id(), &FxHashMap::default());
+        assert_eq!(image.mappings().len(), mapped);
     }
 }

@@ -107,8 +107,10 @@ impl Process {
     }
 
     fn read_environment(&mut self) {
-        // Gone or not ours: what was known of the parent's program stays.
-        if let Ok(bytes) = procfs::read(format!("/proc/{}/environ", self.pid)) {
+        // Gone, ended and not yet reaped (then it reads as empty), or not ours: what was known stays.
+        if let Ok(bytes) = procfs::read(format!("/proc/{}/environ", self.pid))
+            && !bytes.is_empty()
+        {
             self.environment = identify::parse_environment(&bytes);
             self.named = identify::rank_from(&self.environment);
         }

@@ -123,10 +123,30 @@ fn name(symbolizer: &Symbolizer, open: &Path, frame: &Frame) -> Vec<Frame> {
     };
     let (file, line) = location(symbol.code_info.as_deref());
     let mut frames =
-        vec![Frame { function: symbol.name.into_owned(), file, line, kind: FrameKind::Native, ..frame.clone() }];
+        vec![Frame { function: short(&symbol.name), file, line, kind: FrameKind::Native, ..frame.clone() }];
     for inlined in &symbol.inlined {
         let (file, line) = location(inlined.code_info.as_ref());
-        frames.push(Frame { function: inlined.name.clone().into_owned(), file, line, ..frame.clone() });
+        frames.push(Frame { function: short(&inlined.name), file, line, ..frame.clone() });
     }
     frames
+}
+
+/// A Rust path without its modules: debug information gives some functions with and some without. Names of other languages
+/// that have `::` in them have arguments or parameters too, and stay as they are.
+fn short(name: &str) -> String {
+    let is_path = !name.contains(['(', '<', ' ']);
+    name.rsplit("::").next().filter(|_| is_path).unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short;
+
+    #[test]
+    fn only_plain_paths_are_shortened() {
+        assert_eq!(short("rankdiff::demo::rank::validate"), "validate");
+        assert_eq!(short("train_step"), "train_step");
+        assert_eq!(short("c10d::Work::wait(std::chrono::milliseconds)"), "c10d::Work::wait(std::chrono::milliseconds)");
+        assert_eq!(short("<T as core::fmt::Debug>::fmt"), "<T as core::fmt::Debug>::fmt");
+    }
 }

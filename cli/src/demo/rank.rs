@@ -63,26 +63,28 @@ struct Rank {
 }
 
 impl Rank {
-    #[inline(always)]
-    fn all_reduce(&mut self, count: usize, dtype: i32) -> Result<(), Failure> {
-        let buffer: *mut c_void = self.data.as_mut_ptr().cast();
-        // SAFETY: the buffer holds more than `count` elements of either type and outlives the call: every step waits
-        // for the stream before it ends.
-        check("ncclAllReduce", unsafe { ncclAllReduce(buffer, buffer, count, dtype, SUM, self.comm, ptr::null()) })
-    }
-
-    #[inline(always)]
     fn wait(&self) -> Result<(), Failure> {
         // SAFETY: NULL is the default stream.
         check("cpucclStreamSynchronize", unsafe { cpucclStreamSynchronize(ptr::null()) })
     }
 }
 
+/// An all-reduce in place. A macro, so that the call's place is the line and the function that use it.
+#[collapse_debuginfo(yes)]
+macro_rules! all_reduce {
+    ($rank:expr, $count:expr, $dtype:expr) => {{
+        let buffer: *mut c_void = $rank.data.as_mut_ptr().cast();
+        // SAFETY: the buffer holds more than `$count` elements of either type and outlives the call: every function here
+        // waits for the stream before it returns.
+        check("ncclAllReduce", unsafe { ncclAllReduce(buffer, buffer, $count, $dtype, SUM, $rank.comm, ptr::null()) })
+    }};
+}
+
 /// Gradients of the generator's backward pass.
 #[inline(never)]
 fn gen_backward(rank: &mut Rank) -> Result<(), Failure> {
     for count in GENERATOR {
-        rank.all_reduce(count, FLOAT32)?;
+        all_reduce!(rank, count, FLOAT32)?;
     }
     rank.wait()
 }
@@ -91,7 +93,7 @@ fn gen_backward(rank: &mut Rank) -> Result<(), Failure> {
 #[inline(never)]
 fn disc_backward(rank: &mut Rank) -> Result<(), Failure> {
     for count in DISCRIMINATOR {
-        rank.all_reduce(count, FLOAT32)?;
+        all_reduce!(rank, count, FLOAT32)?;
     }
     rank.wait()
 }
@@ -106,7 +108,7 @@ fn train_step(rank: &mut Rank) -> Result<(), Failure> {
 /// Waits for every rank as a framework does over a library without a barrier: an all-reduce of one element.
 #[inline(never)]
 fn validate(rank: &mut Rank) -> Result<(), Failure> {
-    rank.all_reduce(1, FLOAT32)?;
+    all_reduce!(rank, 1, FLOAT32)?;
     rank.wait()?;
     sum_of_losses(rank)
 }
@@ -114,7 +116,7 @@ fn validate(rank: &mut Rank) -> Result<(), Failure> {
 /// Sums the losses that the ranks found.
 #[inline(never)]
 fn sum_of_losses(rank: &mut Rank) -> Result<(), Failure> {
-    rank.all_reduce(3, FLOAT64)?;
+    all_reduce!(rank, 3, FLOAT64)?;
     rank.wait()
 }
 
