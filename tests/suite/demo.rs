@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 
 use rankdiff_tests::examples::slot;
-use rankdiff_tests::process::{self, Ended};
+use rankdiff_tests::process::{self, Ended, wait_until};
 use rankdiff_tests::random::Random;
 use rankdiff_tests::recorder::{LIMIT, Place, Verdict, rankdiff};
 use rankdiff_tests::{binary, is_privileged, repetitions, report, skipped};
@@ -85,7 +85,13 @@ fn the_stalled_demo_names_the_driver_call() {
     }
     let _slot = slot();
     let place = Place::new();
+    let shared = || std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let before: Vec<_> = shared().collect();
     let ended = demo(&place, &["stall"]);
+    // Its ranks are ended before all of them have joined. Others use the folder at the same time, for a moment.
+    wait_until("the removal of what the demo shared", LIMIT, || {
+        shared().all(|name| before.contains(&name)).then_some(())
+    });
     for word in ["4-7", "ioctl", "/dev/ptmx"] {
         assert!(ended.stdout.contains(word), "{word} is missing: {}\n{}", ended.stdout, ended.stderr);
     }

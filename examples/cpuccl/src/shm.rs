@@ -263,6 +263,12 @@ fn channel_offset(ranks: usize, index: usize) -> usize {
     fixed.next_multiple_of(4096) + index * CHANNEL_BYTES
 }
 
+/// Removes the file of a communicator whose ranks were ended before all of them had arrived. Otherwise the last to arrive
+/// has removed it.
+pub fn remove_left_over(id: &UniqueId) {
+    let _ = fs::remove_file(shared_path(id));
+}
+
 /// Where the communicator's file lies. Part of the id is enough: it is random.
 fn shared_path(id: &UniqueId) -> PathBuf {
     let folder = Path::new("/dev/shm");
