@@ -5,11 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use rankdiff_libs::registry::LIBRARIES;
 use rustc_hash::FxHashSet;
 
 use crate::maps::FileKey;
-use crate::points::matches_pattern;
+use crate::predict::is_named_like_one;
 
 /// Folders that loaders search by default on the usual distributions, and where MPI packages put theirs.
 const FOLDERS: &[&str] = &[
@@ -54,10 +53,6 @@ pub fn libraries() -> Vec<PathBuf> {
         }
     }
     found
-}
-
-fn is_named_like_one(name: &str) -> bool {
-    LIBRARIES.iter().any(|library| library.file_patterns.iter().any(|pattern| matches_pattern(pattern, name)))
 }
 
 /// The library that the loader would take for this name, with or without a version (`libnccl.so.2`, `libnccl.so`).

@@ -192,7 +192,9 @@ impl Predictor {
         }
         if bytes.contains(&b'/') {
             let path = PathBuf::from(word);
-            return (is_executable(&path) || (path.is_file() && shebang(&path).is_some())).then_some(path);
+            // A library that a program is told to load need not be executable.
+            let named = path.file_name().and_then(OsStr::to_str).is_some_and(is_named_like_one) && path.is_file();
+            return (named || is_executable(&path) || (path.is_file() && shebang(&path).is_some())).then_some(path);
         }
         // A bare word is looked up as a launcher does; one of a few letters is hardly a program (`-n 4`).
         if bytes.iter().all(u8::is_ascii_digit) { None } else { self.find_program(word) }
@@ -200,7 +202,7 @@ impl Predictor {
 }
 
 /// Whether a file is named like a collective library.
-fn is_named_like_one(name: &str) -> bool {
+pub(crate) fn is_named_like_one(name: &str) -> bool {
     LIBRARIES.iter().flat_map(|library| library.file_patterns).any(|pattern| matches_pattern(pattern, name))
 }
 
