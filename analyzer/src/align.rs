@@ -12,6 +12,7 @@ use crate::index::{Base, Entry, Index, Progress, Track};
 use crate::lateness::{self, Late};
 use crate::messages::{self, Messages};
 use crate::options::Options;
+use crate::quiet::{self, Quiet};
 use crate::rebase;
 use crate::state::{self, RankState};
 use crate::stream::Attempt;
@@ -36,6 +37,8 @@ pub(crate) struct Alignment<'a> {
     pub(crate) waits: Waits<'a>,
     pub(crate) deaths: Deaths,
     pub(crate) late: Vec<Late>,
+    /// The job stands still.
+    pub(crate) quiet: Option<Quiet>,
     /// A wait is long from here on, ns.
     pub(crate) limit: i64,
     /// What could not be used, in words.
@@ -92,6 +95,7 @@ impl<'a> Alignment<'a> {
         let mut problems = attempt.problems.clone();
         problems.extend(comms.problems.iter().cloned());
         problems.append(&mut index.problems);
+        problems.extend(not_closed(attempt));
         for (tracks, comm) in index.tracks.iter_mut().zip(&comms.list) {
             problems.append(&mut rebase::fix(tracks, attempt, &comm.display()));
         }
@@ -115,9 +119,11 @@ impl<'a> Alignment<'a> {
             waits: Waits::default(),
             deaths: Deaths::default(),
             late: Vec::new(),
+            quiet: None,
             limit: options.stall_ns().max(longest.saturating_mul(2)),
             problems,
         };
+        alignment.quiet = quiet::find(&alignment);
         alignment.messages = messages::pair(&alignment);
         alignment.divergences = diverge::find(&alignment);
         alignment.waits = waits::build(&alignment);
@@ -167,6 +173,19 @@ impl<'a> Alignment<'a> {
     }
 }
 
+/// Streams whose recorder did not end them: it was killed, or still writes. What they lack at their ends proves nothing;
+/// absences count from when a stream was last written on.
+fn not_closed(attempt: &Attempt<'_>) -> Option<String> {
+    let ranks: RankSet =
+        attempt.streams.iter().filter(|stream| !stream.trace.closed).map(|stream| stream.rank).collect();
+    (!ranks.is_empty()).then(|| {
+        format!(
+            "{}: the recorder did not close the record (it was killed, or still writes); what came after is not known",
+            ranks.phrase()
+        )
+    })
+}
+
 /// Compares the members of one communicator position by position.
 fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables: &Tables) -> Comparison {
     let mut found = Comparison::default();
@@ -205,7 +224,7 @@ fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables:
         found.positions += 1;
         found.complete += u64::from(present.len() == everybody);
         if present.len() > 1 {
-            at_position(&mut found, comm, pos, &present, tables);
+            at_position(&mut found, comm, tracks, pos, &present, tables);
         }
         if clocks && present.len() == everybody && found.mismatches.is_empty() {
             let time = |(at, entry): &(usize, &Entry<'_>)| {
@@ -228,7 +247,14 @@ fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables:
     found
 }
 
-fn at_position(found: &mut Comparison, comm: &Comm<'_>, pos: u64, present: &[(usize, &Entry<'_>)], tables: &Tables) {
+fn at_position(
+    found: &mut Comparison,
+    comm: &Comm<'_>,
+    tracks: &[Track<'_>],
+    pos: u64,
+    present: &[(usize, &Entry<'_>)],
+    tables: &Tables,
+) {
     let Some((_, first)) = present.first() else { return };
     if present.iter().any(|(_, entry)| entry.sig != first.sig)
         && let Some((groups, what)) = group(present, tables)
@@ -239,10 +265,10 @@ fn at_position(found: &mut Comparison, comm: &Comm<'_>, pos: u64, present: &[(us
         return;
     }
     if present.iter().any(|(_, entry)| vectors::has_vectors(entry.call)) {
-        let calls = by_member(comm, present);
+        let calls = by_member(comm, tracks, present);
         let pairs = vectors::disagreements(&calls);
         if !pairs.is_empty() {
-            let groups = group_by_pairs(comm, present, &pairs);
+            let groups = group_by_pairs(comm, tracks, present, &pairs);
             if found.mismatches.len() < KEPT {
                 found.mismatches.push(Mismatch { pos, what: What::Splits, groups, pairs });
             }
@@ -257,20 +283,15 @@ fn at_position(found: &mut Comparison, comm: &Comm<'_>, pos: u64, present: &[(us
     }
 }
 
-/// The calls in the communicator's order.
-fn by_member<'c>(comm: &Comm<'_>, present: &[(usize, &Entry<'c>)]) -> Vec<Option<&'c Call>> {
-    // Tracks are in order of rank, members in the communicator's.
-    let mut order: Vec<usize> = (0..comm.members.len()).collect();
-    order.sort_by_key(|&at| comm.members.get(at));
-    let mut calls: Vec<Option<&Call>> = vec![None; comm.members.len()];
-    if present.len() == comm.members.len() {
-        for (&member, (_, entry)) in order.iter().zip(present) {
-            if let Some(slot) = calls.get_mut(member) {
-                *slot = Some(entry.call);
-            }
-        }
-    }
-    calls
+/// The calls in the communicator's order, `None` where a member has none.
+fn by_member<'c>(comm: &Comm<'_>, tracks: &[Track<'_>], present: &[(usize, &Entry<'c>)]) -> Vec<Option<&'c Call>> {
+    // Tracks and what is present of them are in order of rank, members in the communicator's.
+    let rank_of = |(at, _): &(usize, &Entry<'c>)| tracks.get(*at).map(|track| track.rank);
+    let call_of = |member: &u32| {
+        let at = present.binary_search_by_key(&Some(*member), rank_of).ok()?;
+        present.get(at).map(|(_, entry)| entry.call)
+    };
+    comm.members.iter().map(call_of).collect()
 }
 
 /// Members by signature; `None` where nothing is known to differ.
@@ -324,7 +345,12 @@ fn kind_of(one: &rankdiff_trace::Signature, other: &rankdiff_trace::Signature) -
 }
 
 /// Members that are in no pair that disagrees first, then those that are in one, the most involved ones alone.
-fn group_by_pairs(comm: &Comm<'_>, present: &[(usize, &Entry<'_>)], pairs: &[Pair]) -> Vec<Vec<usize>> {
+fn group_by_pairs(
+    comm: &Comm<'_>,
+    tracks: &[Track<'_>],
+    present: &[(usize, &Entry<'_>)],
+    pairs: &[Pair],
+) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..comm.members.len()).collect();
     order.sort_by_key(|&at| comm.members.get(at));
     let mut count = vec![0_usize; comm.members.len()];
@@ -340,8 +366,12 @@ fn group_by_pairs(comm: &Comm<'_>, present: &[(usize, &Entry<'_>)], pairs: &[Pai
     let centre = most == pairs.len() && pairs.len() > 1 && count.iter().filter(|&&n| n == most).count() == 1;
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut fine: Vec<usize> = Vec::new();
-    for (&member, (at, _)) in order.iter().zip(present) {
-        let involved = count.get(member).copied().unwrap_or(0);
+    let member_of = |at: usize| {
+        let rank = tracks.get(at).map(|track| track.rank);
+        order.binary_search_by_key(&rank, |&member| comm.members.get(member).copied()).ok().and_then(|at| order.get(at))
+    };
+    for (at, _) in present {
+        let involved = member_of(*at).and_then(|&member| count.get(member)).copied().unwrap_or(0);
         if involved == 0 || centre && involved < most {
             fine.push(*at);
         } else {

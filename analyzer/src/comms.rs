@@ -10,12 +10,16 @@ use rustc_hash::FxHashMap;
 
 use crate::finding::GroupRef;
 use crate::stream::Attempt;
+use crate::titles;
 
 /// A communicator of the job.
 #[derive(Debug, Default)]
 pub(crate) struct Comm<'a> {
     pub(crate) identity: CommIdentity,
+    /// Name that the program or the library gave it; empty if none.
     pub(crate) name: String,
+    /// What reports call it.
+    pub(crate) title: String,
     pub(crate) desc: String,
     pub(crate) library: String,
     pub(crate) level: Level,
@@ -39,7 +43,7 @@ pub(crate) struct Comm<'a> {
 impl Comm<'_> {
     /// Name for sentences.
     pub(crate) fn display(&self) -> String {
-        if self.name.is_empty() { format!("communicator {}", self.identity) } else { self.name.clone() }
+        if self.title.is_empty() { format!("communicator {}", self.identity) } else { self.title.clone() }
     }
 
     /// Members as a set.
@@ -55,7 +59,7 @@ impl Comm<'_> {
     pub(crate) fn reference(&self) -> GroupRef {
         GroupRef {
             identity: self.identity,
-            name: self.name.clone(),
+            name: self.title.clone(),
             desc: self.desc.clone(),
             library: self.library.clone(),
             ranks: self.ranks(),
@@ -98,6 +102,7 @@ impl<'a> Comms<'a> {
         comms.list = list;
         comms.find_parents();
         comms.infer_split_members(attempt);
+        titles::give(&mut comms.list, attempt.world);
         comms
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Creation<'a> {
     pub(crate) callers: Vec<Caller<'a>>,
     /// Members that should call and did not.
     pub(crate) missing: RankSet,
+    /// Members of which it is not known whether they called.
+    pub(crate) unsure: RankSet,
     /// Callers by what they called, where they do not mean the same; the largest group first.
     pub(crate) conflict: Vec<RankSet>,
 }
@@ -89,17 +91,26 @@ fn creation<'a>(alignment: &Alignment<'a>, key: Key, callers: Vec<Caller<'a>>) -
     };
     let rank = |stream: usize| alignment.attempt.streams.get(stream).map(|stream| stream.rank);
     let called: RankSet = callers.iter().filter_map(|caller| rank(caller.stream)).collect();
-    let missing =
-        expected.iter().filter(|rank| !called.contains(*rank) && may_be_missed(alignment, *rank, sole)).collect();
-    Creation { comm: sole.or(parent), conflict: conflict(alignment, &callers), callers, missing }
+    let (missing, unsure) =
+        expected.difference(&called).iter().partition::<Vec<u32>, _>(|rank| may_be_missed(alignment, *rank, sole));
+    Creation {
+        comm: sole.or(parent),
+        conflict: conflict(alignment, &callers),
+        callers,
+        missing: missing.into_iter().collect(),
+        unsure: unsure.into_iter().filter(|rank| !uses(alignment, *rank, sole)).collect(),
+    }
 }
 
 /// Whether the absence of a call on this rank says anything.
 fn may_be_missed(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
     let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
-    let uses_it = made
-        .is_some_and(|made| alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty()));
-    !uses_it && stream.trace.gaps.iter().all(|gap| gap.events == Some(0))
+    !uses(alignment, rank, made) && !stream.has_gaps()
+}
+
+/// Whether the rank made calls on the communicator, and so must have it.
+fn uses(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
+    made.is_some_and(|made| alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty()))
 }
 
 /// Callers of one ordinal that do not mean the same: other operations, or groups that share members but not their list.

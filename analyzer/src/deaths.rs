@@ -8,6 +8,9 @@ use rankdiff_trace::{EndedBy, RankSet};
 use crate::align::Alignment;
 use crate::state::{How, RankState};
 
+/// Time-outs are longer than this, ns.
+const MOMENT: i64 = 1_000_000_000;
+
 /// How ranks ended.
 #[derive(Debug, Default)]
 pub(crate) struct Deaths {
@@ -43,7 +46,11 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
                     _ => false,
                 },
             },
-            Some((_, How::Exit(_))) => waiting || timed_out || earlier && errored(alignment, state.rank),
+            Some((at, How::Exit(_))) => {
+                // An error right behind the entry is the call's own, unless somebody had died before.
+                let waited = waiting && (earlier || !has_just_entered(alignment, state.rank, *at));
+                waited || timed_out || earlier && errored(alignment, state.rank)
+            }
             None => false,
         };
         if collateral {
@@ -52,7 +59,23 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
             deaths.roots.push(state.rank);
         }
     }
+    if deaths.roots.is_empty() && !deaths.collateral.is_empty() {
+        deaths.roots = left_first(alignment, &deaths.collateral);
+    }
     deaths
+}
+
+/// Where every death is somebody else's doing: ranks that left without a shutdown before the first of them.
+fn left_first(alignment: &Alignment<'_>, collateral: &RankSet) -> Vec<u32> {
+    let end = |state: &RankState<'_>| state.ended.as_ref().map(|ended| ended.0);
+    let first = collateral.iter().filter_map(|rank| end(alignment.state_of(rank)?)).min();
+    let mut left: Vec<&RankState<'_>> = alignment
+        .states
+        .iter()
+        .filter(|state| state.left_without_shutdown() && end(state).zip(first).is_some_and(|(own, first)| own <= first))
+        .collect();
+    left.sort_by_key(|state| (end(state), state.rank));
+    left.iter().map(|state| state.rank).collect()
 }
 
 fn when(alignment: &Alignment<'_>, state: &RankState<'_>) -> i64 {
@@ -64,6 +87,13 @@ fn when(alignment: &Alignment<'_>, state: &RankState<'_>) -> i64 {
 fn is_waiting(alignment: &Alignment<'_>, rank: u32) -> bool {
     alignment.waits.of_rank(rank).next().is_some()
         || alignment.waits.stuck.iter().any(|stuck| stuck.pending.contains(rank) && timed_out_somewhere(alignment))
+}
+
+/// Whether the rank had entered its last call only a moment before: no time-out is that short.
+fn has_just_entered(alignment: &Alignment<'_>, rank: u32, ended: i64) -> bool {
+    let waits = alignment.waits.of_rank(rank);
+    let since = waits.flat_map(|instance| &instance.waiters).filter(|waiter| waiter.rank == rank);
+    since.map(|waiter| waiter.since).min().is_some_and(|since| ended.saturating_sub(since) < MOMENT)
 }
 
 fn timed_out_somewhere(alignment: &Alignment<'_>) -> bool {

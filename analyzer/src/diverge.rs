@@ -184,6 +184,12 @@ fn deviates(alignment: &Alignment<'_>, comm: usize, mismatch: &Mismatch) -> Opti
 fn apply(divergence: &mut Divergence, shift: Shift) {
     divergence.kind = if shift.lacks { Kind::Lacks(shift.calls) } else { Kind::Extra(shift.calls) };
     divergence.first = shift.first;
+    // Of two equal halves the one that lags is named.
+    let halves = matches!(divergence.groups.as_slice(), [one, other] if one.len() == other.len());
+    if halves && !shift.lacks {
+        divergence.kind = Kind::Lacks(shift.calls);
+        divergence.groups.reverse();
+    }
 }
 
 /// Whether both streams go on in agreement behind the difference, to the end of what both show.

@@ -3,13 +3,12 @@
 //! Only executed collectives take a position. Positions come from the recorder's counters; where it had none they are
 //! counted, or, after a late attach, left open for `rebase` to fix.
 
-use rankdiff_trace::{Call, CallFlags, Completion, GapCause, OpKind, Part, Semantics, Signature, SiteRef, TypeTable};
+use rankdiff_trace::{Call, CallFlags, Completion, GapCause, OpKind, Semantics, Signature, SiteRef, TypeTable};
 use rustc_hash::FxHashMap;
 
 use crate::comms::Comms;
 use crate::stream::{Attempt, RankStream};
 use crate::tables::Tables;
-use crate::vectors;
 
 /// What is known of a call's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,13 +133,7 @@ impl<'a> Index<'a> {
             }
             let Some(comm_at) = comms.of(at, call.comm) else { continue };
             let Some(comm) = comms.get(comm_at) else { continue };
-            let mut signature = Signature::with(call, comm.semantics, comm.inter, &types);
-            // An all-to-all with vectors is a vector form whatever its name: the members' sums differ legally.
-            if vectors::has_vectors(call)
-                && let Part::Is(elements) = &mut signature.elements
-            {
-                elements.times = None;
-            }
+            let signature = Signature::with(call, comm.semantics, comm.inter, &types);
             let entry = Entry {
                 pos: 0,
                 call,
@@ -163,7 +156,7 @@ impl<'a> Index<'a> {
             let Some(comm) = comms.get(comm_at) else { continue };
             let mut track = self.track(at, stream, calls, comm.creation_unseen);
             if track.entries.is_empty() {
-                track.blind_before = starts_blind(stream, u64::MAX);
+                track.blind_before = stream.in_parts || starts_blind(stream, u64::MAX);
             }
             if let Some(tracks) = self.tracks.get_mut(comm_at) {
                 tracks.push(track);
@@ -197,7 +190,10 @@ impl<'a> Index<'a> {
         if blind_start && (!is_counted || from_attach) {
             track.base = Base::Unknown;
         }
-        track.blind_before = blind_start;
+        if stream.in_parts && !calls.is_empty() {
+            track.base = Base::Unknown;
+        }
+        track.blind_before = blind_start || stream.in_parts;
         let mut next = 0;
         let mut last_enter = first;
         let mut left_out = 0_usize;
@@ -230,7 +226,9 @@ impl<'a> Index<'a> {
                 before - track.entries.len()
             ));
         }
-        if left_out > 0 {
+        if stream.in_parts {
+            track.blind_after = Some("other calls are in another recording of the process".to_owned());
+        } else if left_out > 0 {
             track.blind_after = Some(format!("{left_out} calls have no position that could be used"));
         } else {
             track.blind_after =

@@ -70,7 +70,10 @@ pub(crate) fn waited(alignment: &Alignment<'_>, instance: &Instance<'_>) -> i64 
     instance
         .waiters
         .iter()
-        .filter(|waiter| is_known_pending(alignment, waiter.stream, waiter.call))
+        .filter(|waiter| {
+            // Whoever waits in a creation has not returned from it.
+            matches!(instance.place, Place::Creation(_)) || is_known_pending(alignment, waiter.stream, waiter.call)
+        })
         .filter_map(|waiter| Some(alignment.state_of(waiter.rank)?.horizon.saturating_sub(waiter.since)))
         .max()
         .unwrap_or(0)

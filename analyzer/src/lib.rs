@@ -4,7 +4,8 @@
 //!
 //! Data flow: traces -> `stream` (a stream per rank, one clock) -> `comms` (communicators joined) -> `index` and `rebase`
 //! (positions) -> `align` (compared position by position) -> `diverge` with `shift`, `permute`, `merged`, `steps`, `logical`
-//! (what a difference means) · `messages`, `creation` · `waits` (who waits for whom) · `state`, `deaths`, `lateness` (what became
+//! (what a difference means) · `messages`, `creation` · `waits` (who waits for whom), with `queues` (what devices
+//! have queued) where the job is `quiet` · `state`, `deaths`, `lateness` (what became
 //! of ranks) -> [`checks`] (findings) -> `verdict` (the decision list) -> [`finding::Report`] -> [`render`].
 
 mod align;
@@ -23,6 +24,8 @@ mod merged;
 mod messages;
 pub mod options;
 mod permute;
+mod queues;
+mod quiet;
 mod rebase;
 pub mod render;
 mod rendezvous;
@@ -33,6 +36,7 @@ mod stream;
 mod tables;
 #[cfg(test)]
 mod testing;
+mod titles;
 mod vectors;
 mod verdict;
 mod waits;

@@ -88,7 +88,7 @@ impl<'a> Program<'a> {
     fn of(alignment: &Alignment<'a>, rank: u32, roles: &mut Roles) -> Option<Program<'a>> {
         let at = alignment.stream_of(rank)?;
         let stream = alignment.attempt.streams.get(at)?;
-        if stream.trace.gaps.iter().any(|gap| gap.events != Some(0)) {
+        if stream.has_gaps() {
             return None;
         }
         let mut calls: Vec<Step<'a>> = Vec::new();

@@ -111,7 +111,7 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
 /// Whether every call of the rank was recorded, so that the n-th send is the n-th.
 fn is_whole(alignment: &Alignment<'_>, rank: u32) -> bool {
     let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
-    stream.trace.gaps.iter().all(|gap| gap.events == Some(0))
+    !stream.has_gaps()
 }
 
 fn misfit(alignment: &Alignment<'_>, comm: usize, send: &End<'_>, recv: &End<'_>) -> Option<&'static str> {
@@ -128,8 +128,8 @@ fn misfit(alignment: &Alignment<'_>, comm: usize, send: &End<'_>, recv: &End<'_>
         return Some("dtype");
     }
     let (sent, room) = (out.bytes()?, incoming.bytes()?);
-    let buffers = alignment.comm(comm).is_some_and(|comm| comm.semantics.contains(Semantics::SENDS_MAY_BUFFER));
-    if sent > room || sent != room && !buffers { Some("count") } else { None }
+    let exact = alignment.comm(comm).is_some_and(|comm| comm.semantics.contains(Semantics::P2P_SIZE_EXACT));
+    if sent > room || exact && sent != room { Some("count") } else { None }
 }
 
 fn is_basic(one: &Elements, other: &Elements) -> bool {

@@ -9,6 +9,7 @@ use rankdiff_trace::{CallFlags, Op, OpKind, RankSet, Semantics};
 
 use crate::align::{Alignment, synchronises};
 use crate::index::takes_position;
+use crate::stream::RankStream;
 
 /// What a rank does next.
 #[derive(Debug, Clone, Copy)]
@@ -47,7 +48,7 @@ fn is_whole(alignment: &Alignment<'_>) -> bool {
     if !alignment.states.iter().all(|state| state.is_gone() && !state.failed()) {
         return false;
     }
-    let whole = streams.iter().all(|stream| stream.trace.gaps.iter().all(|gap| gap.events == Some(0)));
+    let whole = !streams.iter().any(RankStream::has_gaps);
     let world = alignment.attempt.world.map_or(streams.len(), |world| world as usize);
     whole && streams.len() == world
 }

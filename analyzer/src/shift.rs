@@ -3,6 +3,8 @@
 //! Equal signatures hide a shift: a rank that lacks one of many equal calls shows nothing until an unequal one comes.
 //! Call sites, labels and step marks tell where it began; where they do not, the origin is not guessed.
 
+use rustc_hash::FxHashSet;
+
 use crate::index::{Entry, Track};
 
 /// A minority that is out of step.
@@ -84,9 +86,15 @@ fn test(major: &Track<'_>, minor: &Track<'_>, visible: u64, parted: u64, calls: 
     let agrees = |pos: u64| pair(pos).map(|(a, b)| is_same_meaning(a, b));
     let mut ahead = 0;
     let mut refuted = false;
+    let mut kinds: FxHashSet<(u32, u32)> = FxHashSet::default();
     for pos in visible..visible.saturating_add(WINDOW) {
         match agrees(pos) {
-            Some(true) => ahead += 1,
+            Some(true) => {
+                ahead += 1;
+                if kinds.len() < 2 {
+                    kinds.extend(pair(pos).map(|(a, _)| (a.sig, a.site)));
+                }
+            }
             Some(false) => {
                 refuted = true;
                 break;
@@ -101,7 +109,10 @@ fn test(major: &Track<'_>, minor: &Track<'_>, visible: u64, parted: u64, calls: 
     let explained_behind = behind > 0 && (parted..visible).all(|pos| agrees(pos) != Some(false));
     // Between the beginning and what shows, enough calls must say so: one odd site is no shift.
     let behind_tells = explained_behind && behind >= 2;
-    if ahead == 0 && !behind_tells {
+    // So many longer shifts are tried that a few calls agree by chance somewhere: several kinds of calls must, and as many
+    // as are said to be missing or too many.
+    let ahead_tells = ahead >= calls && (kinds.len() > 1 || calls == 1);
+    if !ahead_tells && !behind_tells {
         return None;
     }
     let first = if explained_behind {
@@ -152,5 +163,14 @@ mod tests {
     fn unrelated_streams_are_no_shift() {
         assert_eq!(find(&track("abcabcd"), &track("abcabce"), 6, 64), None);
         assert_eq!(find(&track("ababz"), &track("ababaq"), 4, 64), None);
+    }
+
+    #[test]
+    fn what_agrees_again_by_chance_is_no_shift() {
+        // The same two calls once more, five calls later; then one record ends.
+        assert_eq!(find(&track("abcabvw"), &track("abcabpqrstvw"), 5, 64), None);
+        assert_eq!(find(&track("abcabc"), &track("abcabdxyc"), 5, 64), None);
+        let whole = find(&track("abcabvwxyzv"), &track("abcabpqvwxyzv"), 5, 64).expect("two calls too many");
+        assert_eq!((whole.lacks, whole.calls, whole.first), (false, 2, Some(5)));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct RankState<'a> {
     pub(crate) log: Vec<(Option<i64>, &'a str)>,
     /// It shut the library down.
     pub(crate) finalized: Option<&'a Call>,
+    /// It called the library's initialisation.
+    pub(crate) initialized: bool,
     /// It ended the job.
     pub(crate) aborted: Option<&'a Call>,
     /// Its file ends torn.
@@ -92,6 +94,7 @@ impl<'a> RankState<'a> {
                 .iter()
                 .map(|line| ((line.at > 0).then(|| stream.time(line.at)), line.text.as_str()))
                 .collect(),
+            initialized: stream.calls.iter().any(|call| call.op == Op::Init),
             finalized: stream.calls.iter().rev().find(|call| call.op == Op::Finalize).copied(),
             aborted: stream.calls.iter().find(|call| call.op == Op::Abort).copied(),
             torn: torn_at.is_some() && trace.gaps.iter().any(|gap| gap.cause == GapCause::Torn),
@@ -108,11 +111,20 @@ impl<'a> RankState<'a> {
         !matches!(self.ended, None | Some((_, How::Exit(0)))) || self.aborted.is_some()
     }
 
+    /// Whether it ended by itself with code 0 although it never shut the library down that it had started: a launcher
+    /// ends the others for it.
+    pub(crate) fn left_without_shutdown(&self) -> bool {
+        matches!(self.ended, Some((_, How::Exit(0)))) && self.initialized && self.finalized.is_none()
+    }
+
     /// How it ended, in words.
     pub(crate) fn ending(&self) -> String {
         match &self.ended {
             // Whatever the launcher did to it afterwards.
             _ if self.aborted.is_some() => "ended the job by calling abort".to_owned(),
+            _ if self.left_without_shutdown() => {
+                "exited with code 0 without shutting the library down (no finalize)".to_owned()
+            }
             Some((_, How::Exit(code))) => format!("exited with code {code}"),
             Some((_, How::Signal(signal, by))) => {
                 format!("killed by signal {signal}{}{}", signal_name(*signal), sender(by))

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use rankdiff_trace::{Call, CommRef, ProcessTrace};
+use rankdiff_trace::{Call, CommRef, ProcessKey, ProcessTrace};
 use rustc_hash::FxHashMap;
 
 /// The calls of one global rank, in the order they were entered.
@@ -18,9 +18,17 @@ pub(crate) struct RankStream<'a> {
     clock: i64,
     /// Whether times of this stream compare with other streams' times.
     pub(crate) has_clock: bool,
+    /// Calls of the rank may have been left out: its process was recorded in parts that do not join, another process
+    /// claims the rank as well, or there are calls whose rank is not known.
+    pub(crate) in_parts: bool,
 }
 
 impl RankStream<'_> {
+    /// Whether calls may be missing from the record.
+    pub(crate) fn has_gaps(&self) -> bool {
+        self.in_parts || self.trace.gaps.iter().any(|gap| gap.events != Some(0))
+    }
+
     /// A time of this stream on the job's clock, ns.
     pub(crate) fn time(&self, ns: u64) -> i64 {
         i64::try_from(ns).unwrap_or(i64::MAX / 2).saturating_add(self.clock)
@@ -44,6 +52,8 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
     let mut attempts: BTreeMap<u32, BTreeMap<u32, Vec<Candidate<'_>>>> = BTreeMap::new();
     let mut worlds: BTreeMap<u32, u32> = BTreeMap::new();
     let mut problems = Vec::new();
+    let parts = in_parts(traces);
+    let mut unclaimed = false;
     for trace in traces {
         let plays = Plays::of(trace);
         for (rank, attempt, world) in &plays.ranks {
@@ -54,6 +64,7 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
             }
         }
         let (by_rank, orphans) = plays.share_out(trace);
+        unclaimed |= orphans > 0;
         if orphans > 0 {
             problems.push(format!(
                 "process {} on host '{}': its rank is not known; its {orphans} calls were left out (give the rank in the environment or record from the start)",
@@ -75,7 +86,9 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                     .sort_by(|a, b| b.calls.len().cmp(&a.calls.len()).then_with(|| a.trace.key.cmp(&b.trace.key)));
                 let mut candidates = candidates.into_iter();
                 let Some(chosen) = candidates.next() else { continue };
+                let mut contested = false;
                 for other in candidates.filter(|other| !other.calls.is_empty()) {
+                    contested = true;
                     attempt.problems.push(format!(
                         "rank {rank}: processes {} and {} both claim it; the {} calls of the latter were left out",
                         chosen.trace.key.pid,
@@ -86,7 +99,15 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                 let (clock, has_clock) = clocks.offset(chosen.trace);
                 let mut calls = chosen.calls;
                 calls.sort_by_key(|call| (call.enter, call.thread, call.thread_seq));
-                attempt.streams.push(RankStream { rank, trace: chosen.trace, calls, clock, has_clock });
+                let in_parts = parts.contains(&&chosen.trace.key);
+                if in_parts {
+                    attempt.problems.push(format!(
+                        "rank {rank}: process {} has several recordings, of which the one with the most calls was used; what lies outside it is not known",
+                        chosen.trace.key.pid
+                    ));
+                }
+                let in_parts = in_parts || contested || unclaimed;
+                attempt.streams.push(RankStream { rank, trace: chosen.trace, calls, clock, has_clock, in_parts });
             }
             attempt
         })
@@ -97,6 +118,20 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
         None => found.push(Attempt { problems, ..Attempt::default() }),
     }
     found
+}
+
+/// Processes of which there are several recordings with calls in them.
+fn in_parts(traces: &[ProcessTrace]) -> Vec<&ProcessKey> {
+    let mut keys: Vec<&ProcessKey> =
+        traces.iter().filter(|trace| !trace.calls.is_empty()).map(|trace| &trace.key).collect();
+    keys.sort_unstable();
+    let mut twice: Vec<&ProcessKey> = keys
+        .windows(2)
+        .filter(|pair| matches!(pair, [a, b] if a == b))
+        .filter_map(|pair| pair.first().copied())
+        .collect();
+    twice.dedup();
+    twice
 }
 
 struct Candidate<'a> {
@@ -239,6 +274,30 @@ mod tests {
         let found = attempts(&traces);
         assert_eq!(found.iter().map(|attempt| attempt.number).collect::<Vec<_>>(), [1, 0]);
         assert_eq!(found[0].streams[0].trace.key.pid, 2);
+    }
+
+    #[test]
+    fn several_recordings_of_one_process_leave_doubt() {
+        let mut first = process("a", 1, &[(0, 0)]);
+        first.calls.push(Call::default());
+        let traces = [first.clone(), first, process("a", 2, &[(1, 0)])];
+        let found = attempts(&traces);
+        assert!(found[0].streams[0].in_parts && !found[0].streams[1].in_parts);
+        assert!(found[0].problems.iter().any(|text| text.contains("several recordings")), "{:?}", found[0].problems);
+    }
+
+    #[test]
+    fn calls_that_were_left_out_leave_doubt() {
+        let calls = |mut trace: ProcessTrace| {
+            trace.calls.push(Call::default());
+            trace
+        };
+        let claimed_twice = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[(0, 0)]))];
+        assert!(attempts(&claimed_twice)[0].streams[0].in_parts);
+        let unclaimed = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[]))];
+        assert!(attempts(&unclaimed)[0].streams[0].in_parts);
+        let sound = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[(1, 0)]))];
+        assert!(attempts(&sound)[0].streams.iter().all(|stream| !stream.in_parts));
     }
 
     #[test]

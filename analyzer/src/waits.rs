@@ -13,6 +13,7 @@ use crate::align::{Alignment, synchronises};
 use crate::creation::{self, Caller, Creation};
 use crate::diverge::Kind;
 use crate::index::{Base, Progress, Track};
+use crate::queues::{self, At, Stopped};
 
 /// Where something is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) enum Place {
     Creation(usize),
     /// A send or receive: index into the messages without a partner.
     Message(usize),
+    /// A send or receive whose partner is queued behind something else.
+    Transfer,
 }
 
 /// A rank inside a call that cannot complete.
@@ -79,6 +82,8 @@ pub(crate) struct Waits<'a> {
     pub(crate) instances: Vec<Instance<'a>>,
     pub(crate) stuck: Vec<Stuck>,
     pub(crate) creations: Vec<Creation<'a>>,
+    /// Some of the instances stand only if no send was buffered.
+    pub(crate) by_sends: bool,
     /// Instances that wait for a rank.
     wanted: BTreeMap<u32, Vec<usize>>,
     /// Instances that a rank waits in.
@@ -99,6 +104,7 @@ pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
     }
     creations(alignment, &mut waits);
     messages(alignment, &mut waits);
+    queued(alignment, &mut waits);
     waits.link();
     behind(alignment, &mut waits);
     waits.link();
@@ -277,10 +283,20 @@ fn creations<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
             comm: creation.comm,
             waiters,
             lacking: lacking.into_iter().collect(),
-            unsure: unsure.into_iter().map(|rank| (rank, "its record ends before".to_owned())).collect(),
+            unsure: unsure
+                .into_iter()
+                .map(|rank| (rank, "its record ends before".to_owned()))
+                .chain(creation.unsure.iter().map(|rank| (rank, doubt(alignment, rank))))
+                .collect(),
             since,
         });
     }
+}
+
+/// Why it is not known whether a rank made a call.
+fn doubt(alignment: &Alignment<'_>, rank: u32) -> String {
+    let reason = if alignment.stream_of(rank).is_none() { "it has no trace" } else { "its record has gaps" };
+    reason.to_owned()
 }
 
 fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
@@ -319,6 +335,62 @@ fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
             unsure,
             since,
         });
+    }
+}
+
+/// What is left over on the queues of a job that stands still.
+fn queued<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
+    let Some(quiet) = &alignment.quiet else { return };
+    let leftover = queues::execute(alignment, quiet);
+    waits.by_sends = leftover.by_sends;
+    let mut meetings: BTreeMap<(usize, At), Vec<&Stopped<'a>>> = BTreeMap::new();
+    for one in &leftover.stopped {
+        meetings.entry((one.comm, one.at)).or_default().push(one);
+    }
+    for ((comm, at), stopped) in meetings {
+        let waiters: Vec<Waiter<'a>> = stopped
+            .iter()
+            .map(|one| Waiter {
+                rank: one.rank,
+                stream: one.stream,
+                call: one.call,
+                pos: match at {
+                    At::Collective(pos) => Some(pos),
+                    At::Message(..) => None,
+                },
+                since: alignment.entered(one.stream, one.call),
+                blocks: false,
+            })
+            .collect();
+        let Some(since) = waiters.iter().map(|waiter| waiter.since).min() else { continue };
+        let lacking: RankSet = stopped.iter().flat_map(|one| one.missing.iter().copied()).collect();
+        // Calls that have no partner at all, or that members have not issued, may be known as waits already.
+        let singles = &alignment.messages.singles;
+        let single = |call: &Call| singles.iter().position(|single| std::ptr::eq(single.end.call, call));
+        let place = match at {
+            At::Collective(pos) => Place::Collective(pos),
+            At::Message(..) => stopped.first().and_then(|one| single(one.call)).map_or(Place::Transfer, Place::Message),
+        };
+        let known = waits
+            .instances
+            .iter_mut()
+            .find(|held| held.comm == Some(comm) && held.place == place && place != Place::Transfer);
+        match known {
+            Some(held) => {
+                held.lacking.extend(lacking.iter());
+                // Who has issued the call but not come to it waits somewhere else.
+                held.waiters.retain(|waiter| !lacking.contains(waiter.rank));
+                for waiter in waiters {
+                    if !held.waiters.iter().any(|other| other.rank == waiter.rank) {
+                        held.waiters.push(waiter);
+                    }
+                }
+            }
+            None => {
+                let unsure = Vec::new();
+                waits.instances.push(Instance { place, comm: Some(comm), waiters, lacking, unsure, since });
+            }
+        }
     }
 }
 

@@ -104,6 +104,8 @@ impl Semantics {
     pub const SENDS_MAY_BUFFER: Semantics = Semantics(1 << 4);
     /// A framework-level barrier reaches this level as a one-element all-reduce.
     pub const BARRIER_IS_ALL_REDUCE: Semantics = Semantics(1 << 5);
+    /// A receive must be exactly as long as what is sent to it; without this it may have more room.
+    pub const P2P_SIZE_EXACT: Semantics = Semantics(1 << 6);
 
     /// Whether every flag of `other` is set.
     pub fn contains(self, other: Semantics) -> bool {

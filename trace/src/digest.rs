@@ -21,7 +21,7 @@ use crate::call::{Call, CallFlags};
 use crate::comm::{CommDef, CommRef, Semantics};
 use crate::limits;
 use crate::op::{Op, OpKind};
-use crate::signature::{Elements, Signature};
+use crate::signature::{Elements, Signature, is_vector_form};
 use crate::typesig::{TypeTable, Unit};
 use crate::wire::{Cursor, Malformed, put_varint};
 
@@ -325,7 +325,7 @@ impl DigestState {
         chain.point.running = link(chain.point.running, hash);
         chain.interval = link(chain.interval, hash);
         chain.point.upto = next;
-        if call.op.is_vector() {
+        if is_vector_form(call) {
             match vector_sum(call, chain.facts, seq, &self.types, &mut self.scratch) {
                 Some(sum) => chain.point.pairs = chain.point.pairs.wrapping_add(sum),
                 None => {
@@ -442,7 +442,7 @@ fn vector_sum(call: &Call, facts: Facts, seq: u64, types: &TypeTable, scratch: &
         Some(())
     };
     match call.op {
-        Op::AllToAllV => {
+        Op::AllToAllV | Op::AllToAll => {
             let sends = if in_place { &call.recvs } else { &call.sends };
             if !whole(sends) || !whole(&call.recvs) {
                 return None;

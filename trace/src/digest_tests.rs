@@ -188,6 +188,7 @@ fn vectors_that_pair_up_sum_to_zero() {
     let all_to_all: [(&[u64], &[u64], u64); 3] =
         [(&[0, 1, 2], &[0, 10, 0], 0), (&[10, 11, 12], &[1, 11, 21], 0), (&[0, 21, 22], &[2, 12, 22], 0)];
     assert_eq!(pairs(Op::AllToAllV, all_to_all), 0);
+    assert_eq!(pairs(Op::AllToAll, all_to_all), 0);
     let mut wrong = all_to_all;
     wrong[1].1 = &[1, 11, 20];
     assert_ne!(pairs(Op::AllToAllV, wrong), 0);

@@ -5,7 +5,7 @@
 //!
 //! Deliberately left out, because members legally differ in it or it says nothing about the match: local indices of
 //! communicators, types, sites and labels; thread, stream and batch; times, results and completion; buffers and
-//! [`CallFlags::IN_PLACE`]; the vectors of v-forms (they are paired, see the pair sums in [`crate::digest`]).
+//! [`CallFlags::IN_PLACE`]; the vectors of v-forms and of an all-to-all with splits (they are paired, see the pair sums in [`crate::digest`]).
 
 use crate::call::{Call, CallFlags};
 use crate::comm::{CommDef, Semantics};
@@ -269,7 +269,7 @@ fn elements(call: &Call, inter: bool, types: &TypeTable) -> Part<Elements> {
     if inter && call.op != Op::AllReduce {
         return Part::LeftOut;
     }
-    if call.op.is_vector() {
+    if is_vector_form(call) {
         return match unit_of(call.dtype, types) {
             None | Some((Unit::Sized(_), _)) => Part::Unknown,
             Some((unit, _)) => Part::Is(Elements { unit, times: None }),
@@ -279,6 +279,13 @@ fn elements(call: &Call, inter: bool, types: &TypeTable) -> Part<Elements> {
         None => Part::Unknown,
         Some(elements) => Part::Is(elements),
     }
+}
+
+/// Whether members legally pass different counts: an all-to-all with split vectors is a v-form whatever its name.
+pub(crate) fn is_vector_form(call: &Call) -> bool {
+    // Vectors that were too long to be kept were there.
+    let split = || !call.sends.is_empty() || !call.recvs.is_empty() || call.flags.contains(CallFlags::VECTORS_CUT);
+    call.op.is_vector() || call.op == Op::AllToAll && split()
 }
 
 fn compare_elements(mine: &Elements, theirs: &Elements) -> Differences {

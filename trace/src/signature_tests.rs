@@ -178,6 +178,24 @@ fn vector_forms_leave_counts_out() {
 }
 
 #[test]
+fn an_all_to_all_with_splits_leaves_its_count_out() {
+    let base = Call { op: Op::AllToAll, redop: RedOp::None, ..all_reduce() };
+    let split = |sends: &[u64], recvs: &[u64]| Call {
+        count: Some(sends.iter().sum()),
+        sends: sends.to_vec(),
+        recvs: recvs.to_vec(),
+        ..base.clone()
+    };
+    let (one, other) = (split(&[3, 1], &[3, 2]), split(&[2, 4], &[1, 4]));
+    assert!(between(&one, &other).agree());
+    assert_eq!(canonical(&of(&one)), canonical(&of(&other)));
+    let cut = Call { flags: CallFlags::VECTORS_CUT, count: Some(99), ..base.clone() };
+    assert!(between(&one, &cut).agree());
+    let without = Call { count: Some(9), ..base.clone() };
+    assert_eq!(between(&base, &without), differ(Fields::COUNT));
+}
+
+#[test]
 fn neighbours_may_differ_where_they_share_no_edge() {
     let base = Call { op: Op::NeighborAllGather, redop: RedOp::None, ..all_reduce() };
     assert_eq!(between_unsure(&base, &Call { count: Some(9), ..base.clone() }), unknown(Fields::COUNT));

@@ -1,7 +1,7 @@
 //! Ranks enter collectives of several communicators in different orders and wait for one another.
 
 use super::cycles::{self, Sort};
-use super::{Check, Meta, Rule};
+use super::{Check, Meta, Rule, report};
 use crate::finding::{Class, Severity};
 
 const META: Meta = Meta {
@@ -37,6 +37,7 @@ pub(super) const CHECK: Check = Check {
                 "each communicator sees one order of calls; the ranks enter the communicators in different orders"
                     .to_owned(),
             );
+            raw.finding.evidence.extend(report::stands_still(alignment));
             found.push(raw);
         }
     },

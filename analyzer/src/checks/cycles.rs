@@ -46,7 +46,7 @@ fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
     if culprit(alignment, cycle).is_some() {
         return Sort::Deviation;
     }
-    if instances.iter().any(|instance| matches!(instance.place, Place::Message(_))) {
+    if instances.iter().any(|instance| matches!(instance.place, Place::Message(_) | Place::Transfer)) {
         return Sort::Message;
     }
     let leaves = |(rank, instance): (&u32, &&Instance<'_>)| {
@@ -136,7 +136,8 @@ pub(super) fn finding(alignment: &Alignment<'_>, cycle: &Cycle, meta: &Meta, rul
     let on = match names.len() {
         0 => String::new(),
         1 => format!(" on {}", names.join("")),
-        _ => format!(" on {}", names.join(", ")),
+        2 => format!(" on {}", names.join(" and ")),
+        _ => format!(" on {}", names.join("; ")),
     };
     finding.headline = format!("{} ranks wait for one another in a circle{on}", cycle.ranks.len());
     Raw { finding, rule, at: cycle.since, roots: in_cycle, open: true, comm: None }

@@ -42,11 +42,11 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         let creation = cycle.instances.iter().find_map(|&at| {
             let instance = alignment.waits.instances.get(at)?;
             match instance.place {
-                Place::Creation(creation) => Some((instance, alignment.waits.creations.get(creation)?)),
+                Place::Creation(creation) => Some((instance, creation, alignment.waits.creations.get(creation)?)),
                 _ => None,
             }
         });
-        let Some((instance, creation)) = creation else { continue };
+        let Some((instance, creation_at, creation)) = creation else { continue };
         let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Creation);
         let finding = &mut raw.finding;
         finding.group = creation.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.reference());
@@ -71,11 +71,15 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         }
         let name = creation.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.display()).unwrap_or_default();
         let verb = if instance.lacking.len() == 1 { "has" } else { "have" };
-        finding.headline = format!(
-            "{} wait in the creation of {name}, which {} {verb} not called",
-            callers.who(),
-            instance.lacking.who()
-        );
+        let wait = if instance.waiters.len() == 1 { "waits" } else { "wait" };
+        let op = creation.callers.first().map(|caller| caller.call.op.name()).unwrap_or_default();
+        let place = if report::makes(alignment, creation_at) {
+            format!("the creation of {name}")
+        } else {
+            format!("{} of {name}", op.to_uppercase())
+        };
+        finding.headline =
+            format!("{} {wait} in {place}, which {} {verb} not called", callers.who(), instance.lacking.who());
         finding.common = common::shared(alignment, &finding.suspects, &callers.union(&instance.lacking));
         found.push(raw);
     }

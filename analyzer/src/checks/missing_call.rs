@@ -78,6 +78,20 @@ fn lacking(who: &RankSet, calls: u64) -> String {
     format!("{} {verb} {}", who.who(), counted(calls, "call"))
 }
 
+/// Whether a rank that made its last call agrees with the others up to there and lacks the next one, not an earlier one:
+/// had it left one out before, the calls since would all be alike.
+fn ends_there(alignment: &Alignment<'_>, comm: usize, rank: u32, pos: u64) -> bool {
+    let compared = alignment.compared.get(comm);
+    let agreed = compared.is_some_and(|compared| compared.mismatches.is_empty() && compared.meanings.is_empty());
+    let ends = alignment.tracks(comm).iter().any(|track| track.rank == rank && track.end() == pos);
+    let Some(before) = pos.checked_sub(1) else { return agreed && ends };
+    let alike = alignment.tracks(comm).iter().any(|track| {
+        track.at(pos).zip(track.at(before)).is_none_or(|(next, last)| next.meaning() == last.meaning())
+            && track.rank != rank
+    });
+    agreed && ends && !alike
+}
+
 /// A rank that is somewhere else, where others wait for it.
 fn of_absence(
     alignment: &Alignment<'_>,
@@ -93,7 +107,10 @@ fn of_absence(
     let mut finding = blank(&META);
     finding.group = Some(comm.reference());
     finding.first_visible = Some(pos);
-    finding.first_divergence = deviation.map(|deviation| deviation.pos.min(pos));
+    finding.first_divergence = match deviation {
+        Some(deviation) => Some(deviation.pos.min(pos)),
+        None => ends_there(alignment, at, rank, pos).then_some(pos),
+    };
     finding.sides = report::waiting_sides(alignment, instance);
     let state = alignment.state_of(rank)?;
     let stands = if state.is_gone() { state.ending() } else { report::elsewhere(alignment, rank, Some(at)) };
@@ -114,7 +131,7 @@ fn of_absence(
     let phrase = call_phrase(&call, may_be_barrier(comm, waiter.call.op));
     finding.headline = match deviation {
         Some(deviation) => format!("{} at call {}: {stands}", lacking(&odd, deviation.calls), deviation.pos.min(pos)),
-        None => format!("rank {rank} lacks call {pos}, a {phrase}: it {stands}"),
+        None => format!("rank {rank} lacks call {pos} ({phrase}): it {stands}"),
     };
     let waiters = instance.waiting();
     let wait = if waiters.len() == 1 { "waits" } else { "wait" };

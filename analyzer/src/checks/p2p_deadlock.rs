@@ -1,8 +1,8 @@
 //! Sends and receives wait for one another in a circle.
 
 use super::cycles::{self, Sort};
-use super::{Check, Meta, Rule};
-use crate::finding::{Class, Severity};
+use super::{Check, Meta, Rule, report};
+use crate::finding::{Class, Confidence, Severity};
 
 const META: Meta = Meta {
     code: "P001",
@@ -30,9 +30,21 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         for cycle in cycles::of_sort(alignment, Sort::Message) {
-            if super::p2p_mismatch::wrong_address(alignment, &cycle).is_none() {
-                found.push(cycles::finding(alignment, &cycle, &META, Rule::Cycle));
+            if super::p2p_mismatch::wrong_address(alignment, &cycle).is_some()
+                || super::p2p_mismatch::passed_by(alignment, &cycle)
+            {
+                continue;
             }
+            let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Cycle);
+            if alignment.waits.by_sends {
+                raw.finding.confidence = raw.finding.confidence.min(Confidence::Medium);
+                raw.finding.detail.push(
+                    "calls of one stream run in order, so no receive starts before the send in front of it ends"
+                        .to_owned(),
+                );
+                raw.finding.evidence.extend(report::stands_still(alignment));
+            }
+            found.push(raw);
         }
     },
 };

@@ -5,12 +5,13 @@ use rankdiff_trace::{Op, RankSet};
 use super::cycles::{self, Sort};
 use super::report::{self, fact};
 use super::{Check, Meta, Raw, Rule, blank};
-use crate::align::Alignment;
+use crate::align::{Alignment, synchronises};
 use crate::finding::{Class, Severity, Side};
-use crate::index::Progress;
+use crate::index::{Base, Progress};
 use crate::messages::{End, Misfit, Single};
+use crate::queues;
 use crate::waits::{Cycle, Place};
-use crate::words::{call_phrase, call_text};
+use crate::words::{absent_side, call_phrase, call_text};
 
 const META: Meta = Meta {
     code: "P002",
@@ -59,8 +60,46 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     for single in &alignment.messages.singles {
         if never_comes(alignment, single) {
             found.extend(of_single(alignment, single));
+        } else if let Some(pos) = passed(alignment, single) {
+            found.extend(of_passed(alignment, single, pos));
         }
     }
+}
+
+/// Whether the circle is only there because a rank waits for a message whose sender has gone on without it.
+pub(super) fn passed_by(alignment: &Alignment<'_>, cycle: &Cycle) -> bool {
+    let places = cycle.instances.iter().filter_map(|&at| alignment.waits.instances.get(at)).map(|found| found.place);
+    places
+        .filter_map(|place| match place {
+            Place::Message(at) => alignment.messages.singles.get(at),
+            _ => None,
+        })
+        .any(|single| passed(alignment, single).is_some())
+}
+
+/// The collective that stands behind a receive in its rank's program and that the peer has issued without having sent:
+/// calls of one communicator run in order, so the message cannot come any more. Only for long waits.
+fn passed(alignment: &Alignment<'_>, single: &Single<'_>) -> Option<u64> {
+    let comm = alignment.comm(single.comm).filter(|comm| queues::is_queued(comm))?;
+    let (waiter, peer) = (alignment.state_of(single.end.rank)?, alignment.state_of(single.peer)?);
+    let waits = single.end.call.op == Op::Recv && single.end.progress != Progress::Done;
+    let captured = alignment.index.captured.contains(&single.peer) || comm.inter;
+    if !waits || captured || waiter.is_gone() || peer.failed() {
+        return None;
+    }
+    let entered = alignment.entered(single.end.stream, single.end.call);
+    if waiter.horizon.saturating_sub(entered) < alignment.limit {
+        return None;
+    }
+    let track = |rank: u32| alignment.tracks(single.comm).iter().find(|track| track.rank == rank);
+    let (mine, theirs) = (track(single.end.rank)?, track(single.peer)?);
+    let behind = mine.entries.iter().find(|entry| entry.call.enter > single.end.call.enter);
+    let pos = behind.map_or(mine.end(), |entry| entry.pos);
+    // A later call that completed did so without this one.
+    let refuted = mine.entries.iter().any(|entry| entry.pos >= pos && entry.progress == Progress::Done);
+    let known = mine.base == Base::Known && theirs.base == Base::Known;
+    let went_on = theirs.entries.iter().find(|entry| entry.pos >= pos && synchronises(entry.call.op))?;
+    (known && !refuted).then_some(went_on.pos)
 }
 
 /// Two ranks that want to exchange something, but not under one address: what is different.
@@ -140,6 +179,44 @@ fn of_misfit(alignment: &Alignment<'_>, misfit: &Misfit<'_>) -> Option<Raw> {
         roots: both,
         open,
         comm: Some(misfit.comm),
+    })
+}
+
+/// A receive whose peer has gone on.
+fn of_passed(alignment: &Alignment<'_>, single: &Single<'_>, pos: u64) -> Option<Raw> {
+    let comm = alignment.comm(single.comm)?;
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    let mut waiting = side(alignment, single.comm, &single.end);
+    if let Some(call) = &mut waiting.call {
+        call.pending = true;
+    }
+    let phrase = waiting.call.as_ref().map(|call| call_phrase(call, false))?;
+    let went_on = absent_side(RankSet::from_iter([single.peer]), format!("sent nothing and went on to call {pos}"));
+    finding.sides = vec![waiting, went_on];
+    let both = RankSet::from_iter([single.end.rank, single.peer]);
+    let (direct, transitive) = alignment.waits.victims(&RankSet::from_iter([single.end.rank]));
+    finding.waiting = RankSet::from_iter([single.end.rank]).union(&direct).union(&transitive);
+    finding.waiting = finding.waiting.difference(&alignment.deaths.collateral);
+    finding.transitive_victims = direct.union(&transitive).difference(&both);
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    finding.headline = format!(
+        "rank {} waits in {phrase} for rank {}, which went on to call {pos} without sending it",
+        single.end.rank, single.peer
+    );
+    finding.detail.push(format!(
+        "calls of one communicator run in order: nothing that rank {} sends now can come before call {pos}",
+        single.peer
+    ));
+    finding.evidence.extend(report::stands_still(alignment));
+    finding.confidence = report::confidence(alignment, single.comm, comm);
+    Some(Raw {
+        at: alignment.entered(single.end.stream, single.end.call),
+        finding,
+        rule: Rule::Message,
+        roots: both,
+        open: true,
+        comm: Some(single.comm),
     })
 }
 

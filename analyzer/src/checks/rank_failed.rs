@@ -173,10 +173,7 @@ fn alone(alignment: &Alignment<'_>, failed: &RankSet) -> Raw {
     finding.collateral_exits = alignment.deaths.collateral.difference(failed);
     finding.evidence = report::endings(alignment, &failed.union(&finding.collateral_exits));
     let first = alignment.deaths.roots.first().copied().or(failed.first()).unwrap_or_default();
-    let how = alignment
-        .state_of(first)
-        .map(how_it_ended)
-        .unwrap_or_default();
+    let how = alignment.state_of(first).map(how_it_ended).unwrap_or_default();
     finding.headline = match stuck.and_then(|stuck| Some((stuck, alignment.comm(stuck.comm)?))) {
         Some((stuck, comm)) => {
             finding.group = Some(comm.reference());

@@ -12,9 +12,11 @@ use crate::index::{Base, Progress, Track};
 use crate::merged::{self, Deviation};
 use crate::state::How;
 use crate::steps::{self, Rhythm};
+use crate::stream::RankStream;
 use crate::waits::{Instance, Place, Waiter};
 use crate::words::{
-    Who as _, absent_side, article, call_phrase, call_text, counted, entry_text, may_be_barrier, number, ordinal,
+    Who as _, absent_side, article, call_phrase, call_text, counted, duration, entry_text, may_be_barrier, number,
+    ordinal,
 };
 
 /// The finding of a divergence: everything but what only the check knows.
@@ -179,7 +181,7 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
     let comm = instance.comm.and_then(|comm| alignment.comm(comm));
     let name = comm.map(Comm::display).unwrap_or_else(|| "a new communicator".to_owned());
     let phrase = match instance.place {
-        Place::Message(_) => {
+        Place::Message(_) | Place::Transfer => {
             let peer =
                 call.peer.map(|peer| format!(" {} rank {peer}", if call.op.ends_with("send") { "to" } else { "from" }));
             format!("{}{}", call_phrase(call, false), peer.unwrap_or_default())
@@ -193,9 +195,20 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
         Place::Collective(_) | Place::Diverged(_) | Place::Behind(_) => {
             format!("{phrase} on {name} (call {})", call.seq.unwrap_or_default())
         }
-        Place::Creation(_) => format!("{phrase} for {name}"),
-        Place::Message(_) => format!("{phrase} on {name}"),
+        Place::Creation(at) => {
+            let of = if makes(alignment, at) { "for" } else { "of" };
+            format!("{phrase} {of} {name}")
+        }
+        Place::Message(_) | Place::Transfer => format!("{phrase} on {name}"),
     }
+}
+
+/// Whether the communicator that a creation is told by is the one it makes, not the one it is made from.
+pub(super) fn makes(alignment: &Alignment<'_>, creation: usize) -> bool {
+    let creation = alignment.waits.creations.get(creation);
+    creation.is_none_or(|creation| {
+        creation.comm.is_none() || creation.callers.iter().any(|caller| caller.made == creation.comm)
+    })
 }
 
 /// Most that can be claimed given what was not seen of a communicator.
@@ -203,8 +216,7 @@ pub(super) fn confidence(alignment: &Alignment<'_>, at: usize, comm: &Comm<'_>) 
     let tracks = alignment.tracks(at);
     let gaps = tracks.iter().any(|track| {
         let stream = alignment.attempt.streams.get(track.stream);
-        track.base != Base::Known
-            || stream.is_some_and(|stream| stream.trace.gaps.iter().any(|gap| gap.events != Some(0)))
+        track.base != Base::Known || stream.is_some_and(RankStream::has_gaps)
     });
     if tracks.iter().any(|track| track.base == Base::Inferred) {
         Confidence::Low
@@ -344,6 +356,13 @@ pub(super) fn each(
 /// A fact about ranks.
 pub(super) fn fact(kind: &str, ranks: RankSet, text: impl Into<String>) -> Evidence {
     Evidence { kind: kind.to_owned(), ranks, text: text.into() }
+}
+
+/// The fact that nobody makes a call any more.
+pub(super) fn stands_still(alignment: &Alignment<'_>) -> Option<Evidence> {
+    let quiet = alignment.quiet.as_ref()?;
+    let text = format!("no rank has made a call for {}", duration(super::lates::millis(quiet.by)));
+    Some(fact("quiet", quiet.live.clone(), text))
 }
 
 /// Facts about how ranks ended.

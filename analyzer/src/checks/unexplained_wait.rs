@@ -7,7 +7,9 @@ use super::report::{self, fact};
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::Alignment;
 use crate::finding::{Class, Confidence, Severity};
+use crate::index::Progress;
 use crate::lateness::waited;
+use crate::queues;
 use crate::state::Activity;
 use crate::waits::{Instance, Place};
 use crate::words::{Who as _, duration};
@@ -21,7 +23,8 @@ const META: Meta = Meta {
     doc: "\
 ## What
 Members wait in a call for ranks that have not come, and the record has no evidence of what those do: no threads, no system
-calls, no trace at all, or lost events.
+calls, no trace at all, or lost events. Or all ranks have issued the same calls to a library that returns at once, and since
+then sleep for longer than the limit: whether those calls are complete was not seen.
 
 ## Why
 Late, stuck and diverged look the same from the outside. Naming one of them would be a guess.
@@ -49,6 +52,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             .detail
             .push(format!("cause unknown: there is no evidence of what {it} doing (no threads, no system calls)"));
     });
+    found.extend(standing_still(alignment));
     for instance in &alignment.waits.instances {
         let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
         if !place || !instance.lacking.is_empty() || instance.unsure.is_empty() {
@@ -59,6 +63,72 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             found.extend(of_unsure(alignment, instance, by));
         }
     }
+}
+
+/// Nothing is known to wait, yet every rank sleeps and none makes a call: calls that are queued on devices may be complete
+/// or not, and nobody has seen it.
+fn standing_still(alignment: &Alignment<'_>) -> Option<Raw> {
+    let quiet = alignment.quiet.as_ref().filter(|quiet| quiet.asleep && quiet.live.len() > 1)?;
+    let waits = &alignment.waits;
+    let told = !waits.instances.is_empty()
+        || !waits.stuck.is_empty()
+        || alignment.divergences.iter().any(|one| one.open)
+        || alignment.states.iter().any(|state| state.failed())
+        || alignment.messages.misfits.iter().any(|misfit| misfit.recv.progress != Progress::Done);
+    if told {
+        return None;
+    }
+    // The communicator of the latest call whose completion nobody knows.
+    let last_of = |at: usize| {
+        let comm = alignment.comm(at).filter(|comm| queues::is_queued(comm) && comm.members.len() > 1)?;
+        let tracks = alignment.tracks(at);
+        let open = tracks.iter().filter_map(|track| Some((track, track.entries.last()?)));
+        let open = open.filter(|(_, entry)| entry.progress == Progress::Unknown);
+        let entered = open.map(|(track, entry)| alignment.entered(track.stream, entry.call)).max()?;
+        let even = tracks.iter().all(|track| track.end() == tracks.first().map_or(0, |first| first.end()));
+        even.then_some((entered, at, comm))
+    };
+    let (since, at, comm) = (0..alignment.comms.list.len()).filter_map(last_of).max_by_key(|found| found.0)?;
+    let last = alignment.tracks(at).first()?.end().checked_sub(1)?;
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    finding.first_visible = Some(last);
+    finding.confidence = Confidence::Low;
+    let groups = vec![(0..alignment.tracks(at).len()).collect::<Vec<usize>>()];
+    finding.sides = report::sides(alignment, at, comm, &groups, last);
+    for side in &mut finding.sides {
+        side.state = "completion not known".to_owned();
+    }
+    finding.headline = format!(
+        "{} are alive and asleep and have made no call for {}; the last is call {last}",
+        quiet.live.who(),
+        duration(millis(quiet.by))
+    );
+    let unseen = alignment.unseen(comm);
+    finding.detail.push(if unseen.is_empty() {
+        "host streams agree on all communicators".to_owned()
+    } else {
+        format!(
+            "the host streams that were recorded agree; {} may be what is waited for: there is no trace",
+            unseen.who()
+        )
+    });
+    finding.detail.push(
+        "whether the queued calls are complete is not known: a device, its link or the network may be stuck, or every rank waits for something else"
+            .to_owned(),
+    );
+    for rank in quiet.live.iter() {
+        for text in alignment.state_of(rank).map(|state| state.activity(alignment.limit).1).unwrap_or_default() {
+            match finding.evidence.iter_mut().find(|held| held.text == text) {
+                Some(held) => {
+                    held.ranks.insert(rank);
+                }
+                None => finding.evidence.push(fact("thread", RankSet::from_iter([rank]), text)),
+            }
+        }
+    }
+    let roots = quiet.live.clone();
+    Some(Raw { finding, rule: Rule::Device, at: since, roots, open: true, comm: Some(at) })
 }
 
 fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Option<Raw> {

@@ -85,6 +85,7 @@ fn shutting_down_in_the_middle_of_a_step_is_a_missing_call() {
     let report = report(vec![waits, gone]);
     assert_eq!(report.class, Class::CodeDivergence, "{}", report.summary);
     assert_eq!(report.findings[0].first_visible, Some(9));
+    assert_eq!(report.findings[0].first_divergence, Some(9));
     assert!(report.findings[0].headline.contains("rank 1"), "{}", report.findings[0].headline);
 }
 
@@ -99,6 +100,57 @@ fn shutting_down_after_whole_steps_is_the_end_of_inputs() {
     assert_eq!(report.class, Class::UnevenInputs, "{}", report.summary);
 }
 
+/// Rank 1 ends with an error inside its last call, at `ended`; the launcher ends the others before they get there.
+fn ends_inside(ended: u64) -> Report {
+    let run = |rank| (0..4).fold(Process::new(rank, 3), |p, _| p.call(Op::AllReduce, 1, 4, false));
+    let killed = |rank| run(rank).end(Life::Signaled { signal: 9, by: EndedBy::Launcher }, ended + 10);
+    let fails = run(1).call(Op::AllReduce, 1, 4, true).end(Life::Exited(14), ended);
+    report(vec![killed(0), fails, killed(2)])
+}
+
+#[test]
+fn an_error_right_behind_the_entry_is_the_ranks_own() {
+    let report = ends_inside(60);
+    assert_eq!(report.class, Class::RankFailed, "{}", report.summary);
+    assert_eq!(report.findings[0].failed.to_string(), "1");
+    // After a long wait it is the time-out of one that waited in vain.
+    let late = ends_inside(90_000);
+    assert!(late.findings.iter().all(|finding| !finding.suspects.contains(1)), "{}", late.summary);
+}
+
+#[test]
+fn vectors_are_paired_where_a_member_has_not_come() {
+    let vectors = |mut p: Process, count, recvs: &[u64]| {
+        let call = p.0.calls.last_mut().expect("a call");
+        (call.count, call.recvs) = (Some(count), recvs.to_vec());
+        p
+    };
+    let run = |expected: u64| {
+        let root = vectors(Process::new(0, 3).call(Op::GatherV, 1, 0, true), 2, &[expected, 2, 3]);
+        let other = vectors(Process::new(2, 3).call(Op::GatherV, 1, 0, false), 3, &[]);
+        let none = Process::new(1, 3);
+        report(vec![root.end(Life::Waiting, 100), none.end(Life::Running, 100), other.end(Life::Running, 100)])
+    };
+    let wrong = run(1);
+    assert_eq!(wrong.class, Class::ParameterMismatch, "{}", wrong.summary);
+    assert_eq!(wrong.findings[0].first_divergence, Some(0));
+    assert_eq!(run(2).class, Class::Clean);
+}
+
+#[test]
+fn of_two_ranks_the_one_that_lags_is_named_and_none_suspected() {
+    let run = |rank, first: u64| {
+        [first, 7, 8, 9, 5]
+            .iter()
+            .skip(usize::from(first == 0))
+            .fold(Process::new(rank, 2), |p, count| p.call(Op::AllReduce, 1, *count, false))
+    };
+    let report = report(vec![run(0, 0).end(Life::Exited(0), 200), run(1, 6).end(Life::Exited(0), 200)]);
+    assert_eq!(report.class, Class::CodeDivergence, "{}", report.summary);
+    assert!(report.summary.contains("rank 0 lacks 1 call"), "{}", report.summary);
+    assert!(report.findings[0].suspects.is_empty());
+}
+
 #[test]
 fn the_rank_that_aborts_is_named_and_the_others_are_collateral() {
     let run = |rank| (0..4).fold(Process::new(rank, 3), |p, _| p.call(Op::AllReduce, 1, 4, false));
@@ -110,6 +162,24 @@ fn the_rank_that_aborts_is_named_and_the_others_are_collateral() {
     assert_eq!(report.findings[0].failed.to_string(), "1");
     assert_eq!(report.findings[0].collateral_exits.to_string(), "0,2");
     assert_eq!(report.findings.len(), 1);
+}
+
+#[test]
+fn who_leaves_without_a_shutdown_is_named_when_the_launcher_ends_the_rest() {
+    let killed = |rank| {
+        let by = EndedBy::Launcher;
+        let inside = Process::new(rank, 3).call(Op::Init, 0, 0, false).call(Op::AllReduce, 1, 4, false);
+        inside.call(Op::Reduce, 1, 8, true).end(Life::Signaled { signal: 9, by }, 90)
+    };
+    let leaves = Process::new(2, 3).call(Op::Init, 0, 0, false).call(Op::AllReduce, 1, 4, false);
+    let found = report(vec![killed(0), killed(1), leaves.call(Op::Reduce, 1, 8, false).end(Life::Exited(0), 60)]);
+    let first = found.findings.first().expect("a finding");
+    assert_eq!((found.class, first.failed.to_string()), (Class::RankFailed, "2".to_owned()), "{first:?}");
+    assert!(first.headline.contains("without shutting the library down"), "{}", first.headline);
+    // Nobody was ended for it: leaving like that is bad manners and no fault.
+    let leave = |rank| Process::new(rank, 2).call(Op::Init, 0, 0, false).call(Op::AllReduce, 1, 4, false);
+    let fine = report(vec![leave(0).end(Life::Exited(0), 60), leave(1).end(Life::Exited(0), 61)]);
+    assert_eq!(fine.class, Class::Clean, "{fine:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod built;
 mod made_up;
+mod queues;
 mod verdict;
 
 use std::path::{Path, PathBuf};

@@ -22,12 +22,14 @@ use crate::spec::{Abi, Defines};
 /// What the family's calls mean.
 ///
 /// Calls are asynchronous. Inside a batch, sends and receives to different peers have no order, while collectives keep
-/// one order over all communicators. Small sends may complete before their receive is posted.
+/// one order over all communicators. Small sends may complete before their receive is posted, but a receive waits for as
+/// much as it asks for.
 pub(crate) const SEMANTICS: Semantics = Semantics(
     Semantics::GROUP_P2P_UNORDERED.0
         | Semantics::GROUP_ORDER_ACROSS_COMMS.0
         | Semantics::SENDS_MAY_BUFFER.0
-        | Semantics::BARRIER_IS_ALL_REDUCE.0,
+        | Semantics::BARRIER_IS_ALL_REDUCE.0
+        | Semantics::P2P_SIZE_EXACT.0,
 );
 
 /// The family has one ABI: handles are addresses.

@@ -52,9 +52,13 @@ impl LevelName {
     /// What its calls mean, in a scenario whose calls block or do not.
     pub fn semantics(self, blocking: bool) -> Semantics {
         let own = match self {
-            LevelName::C10d => Semantics::GROUP_P2P_UNORDERED,
+            LevelName::C10d => Semantics::GROUP_P2P_UNORDERED | Semantics::P2P_SIZE_EXACT,
             LevelName::Nccl => {
-                Semantics::GROUP_P2P_UNORDERED | Semantics::GROUP_ORDER_ACROSS_COMMS | Semantics::BARRIER_IS_ALL_REDUCE
+                Semantics::GROUP_P2P_UNORDERED
+                    | Semantics::GROUP_ORDER_ACROSS_COMMS
+                    | Semantics::SENDS_MAY_BUFFER
+                    | Semantics::BARRIER_IS_ALL_REDUCE
+                    | Semantics::P2P_SIZE_EXACT
             }
             LevelName::Gloo => Semantics::default(),
             LevelName::Mpi => Semantics::NONBLOCKING_DISTINCT | Semantics::SENDS_MAY_BUFFER,
