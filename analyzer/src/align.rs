@@ -189,7 +189,7 @@ fn not_closed(attempt: &Attempt<'_>) -> Option<String> {
 /// Compares the members of one communicator position by position.
 fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables: &Tables) -> Comparison {
     let mut found = Comparison::default();
-    if comm.members.len() < 2 {
+    if comm.members.len() < 2 || comm.is_unjoined(attempt.world) {
         return found;
     }
     let usable: Vec<usize> = (0..tracks.len())

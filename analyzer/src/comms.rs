@@ -198,7 +198,11 @@ impl Key {
         if def.identity.is_known() {
             return Key::Identity(def.identity);
         }
-        if def.name.is_empty() && def.members.is_empty() && def.size.is_none() {
+        // Only who knows the job from elsewhere may say that equal descriptions mean one communicator. A recorder that
+        // could not identify one knows nothing that would join it with another's; one of a single member has no other.
+        let described = matches!(def.provenance, Provenance::Declared | Provenance::Inferred)
+            && !(def.name.is_empty() && def.members.is_empty() && def.size.is_none());
+        if !described || def.size == Some(1) {
             return Key::Alone { stream, id: def.id };
         }
         Key::Described {
@@ -342,11 +346,34 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_apart_is_not_joined() {
-        let twin = |id| CommDef { size: Some(2), identity: CommIdentity::UNKNOWN, ..def(id, 0) };
+        let twin = |id| CommDef {
+            size: Some(2),
+            identity: CommIdentity::UNKNOWN,
+            provenance: Provenance::Declared,
+            ..def(id, 0)
+        };
         let traces: Vec<ProcessTrace> = (0..2).map(|rank| trace(rank, vec![twin(1), twin(2)])).collect();
         let found = attempts(&traces);
         let comms = Comms::join(&found[0]);
         assert_eq!(comms.list.len(), 4);
         assert_eq!(comms.problems.len(), 1);
+    }
+
+    #[test]
+    fn what_a_recorder_could_not_identify_is_joined_with_nothing() {
+        let made = |size, name: &str, provenance| CommDef {
+            size: Some(size),
+            name: name.into(),
+            identity: CommIdentity::UNKNOWN,
+            provenance,
+            ..def(1, 0)
+        };
+        for unknown in [made(2, "", Provenance::Created), made(1, "self", Provenance::Predefined)] {
+            let traces: Vec<ProcessTrace> = (0..2).map(|rank| trace(rank, vec![unknown.clone()])).collect();
+            assert_eq!(Comms::join(&attempts(&traces)[0]).list.len(), 2, "{unknown:?}");
+        }
+        let same = made(2, "tp", Provenance::Declared);
+        let traces: Vec<ProcessTrace> = (0..2).map(|rank| trace(rank, vec![same.clone()])).collect();
+        assert_eq!(Comms::join(&attempts(&traces)[0]).list.len(), 1);
     }
 }

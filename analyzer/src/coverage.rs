@@ -5,6 +5,7 @@ use rankdiff_trace::{GapCause, RankSet};
 use crate::align::Alignment;
 use crate::finding::{Coverage, Evidence};
 use crate::index::Base;
+use crate::unjoined::Unjoined;
 use crate::words::counted;
 
 /// Fills the coverage of one attempt.
@@ -20,14 +21,16 @@ pub(crate) fn of(alignment: &Alignment<'_>) -> Coverage {
         .compared
         .iter()
         .fold((0_u64, 0_u64), |sum, one| (sum.0.saturating_add(one.complete), sum.1.saturating_add(one.positions)));
+    let unjoined = Unjoined::of(alignment);
+    let share = if positions == 0 { 1.0 } else { complete as f64 / positions as f64 };
     Coverage {
         ranks_expected: world as usize,
         missing: known.difference(&seen),
         ranks_seen: seen,
         truncated: alignment.states.iter().filter(|state| state.torn).map(|state| state.rank).collect(),
-        gaps: gaps(alignment),
+        gaps: gaps(alignment).into_iter().chain(unjoined.gap()).collect(),
         calls: alignment.attempt.streams.iter().map(|stream| stream.calls.len() as u64).sum(),
-        compared: if positions == 0 { 1.0 } else { complete as f64 / positions as f64 },
+        compared: share * unjoined.comparable_share(),
         problems: alignment.problems.clone(),
     }
 }

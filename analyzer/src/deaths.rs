@@ -18,6 +18,8 @@ pub(crate) struct Deaths {
     pub(crate) roots: Vec<u32>,
     /// Ranks that ended because of something else.
     pub(crate) collateral: RankSet,
+    /// Ranks that the launcher ended, where these are all that died and none was seen to fail or leave first.
+    pub(crate) by_launcher: RankSet,
     /// The job's own time-out has passed.
     pub(crate) watchdog: bool,
 }
@@ -61,6 +63,7 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
     }
     if deaths.roots.is_empty() && !deaths.collateral.is_empty() {
         deaths.roots = left_first(alignment, &deaths.collateral);
+        deaths.by_launcher = launcher_alone(alignment, &deaths);
     }
     deaths
 }
@@ -76,6 +79,21 @@ fn left_first(alignment: &Alignment<'_>, collateral: &RankSet) -> Vec<u32> {
         .collect();
     left.sort_by_key(|state| (end(state), state.rank));
     left.iter().map(|state| state.rank).collect()
+}
+
+/// The dead, if the launcher ended all of them by a signal that is not a user's way to stop a job, before their work was
+/// over, and nothing tells for whom.
+fn launcher_alone(alignment: &Alignment<'_>, deaths: &Deaths) -> RankSet {
+    let by_launcher = |rank: u32| {
+        alignment.state_of(rank).is_some_and(|state| match &state.ended {
+            Some((_, How::Signal(6 | 9 | 15, EndedBy::Launcher))) => true,
+            Some((_, How::Signal(6 | 9 | 15, EndedBy::Process(_, name)))) => is_launcher(name),
+            _ => false,
+        })
+    };
+    let in_work = |rank: u32| alignment.state_of(rank).is_some_and(|state| state.finalized.is_none());
+    let unexplained = deaths.roots.is_empty() && deaths.collateral.iter().all(by_launcher);
+    if unexplained && deaths.collateral.iter().any(in_work) { deaths.collateral.clone() } else { RankSet::new() }
 }
 
 fn when(alignment: &Alignment<'_>, state: &RankState<'_>) -> i64 {

@@ -5,7 +5,7 @@
 //! Data flow: traces -> `stream` (a stream per rank, one clock) -> `comms` (communicators joined) -> `index` and `rebase`
 //! (positions) -> `align` (compared position by position) -> `diverge` with `shift`, `permute`, `merged`, `steps`, `logical`
 //! (what a difference means) · `messages`, `creation` · `waits` (who waits for whom), with `queues` (what devices
-//! have queued) where the job is `quiet` · `state`, `deaths`, `lateness` (what became
+//! have queued) where the job is `quiet`, and `unjoined` (communicators nobody can compare) · `state`, `deaths`, `lateness` (what became
 //! of ranks) -> [`checks`] (findings) -> `verdict` (the decision list) -> [`finding::Report`] -> [`render`].
 
 mod align;
@@ -37,6 +37,7 @@ mod tables;
 #[cfg(test)]
 mod testing;
 mod titles;
+mod unjoined;
 mod vectors;
 mod verdict;
 mod waits;

@@ -71,6 +71,10 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
                 continue;
             }
             let Some(comm) = alignment.comm(comm_at) else { continue };
+            // Without the members nobody knows who the peer is.
+            if comm.is_unjoined(alignment.attempt.world) {
+                continue;
+            }
             let peer = comm.global(call.peer.unwrap_or_default());
             let end = End { stream: at, rank: stream.rank, call, progress };
             match call.op {

@@ -103,7 +103,10 @@ fn is_whole(alignment: &Alignment<'_>) -> bool {
     let streams = &alignment.attempt.streams;
     let gaps = streams.iter().any(RankStream::has_gaps);
     let captured = !alignment.index.captured.is_empty();
-    !gaps && !captured && !alignment.divergences.iter().any(|one| one.open)
+    // Without its members nobody knows what a queued call waits for.
+    let world = alignment.attempt.world;
+    let unjoined = alignment.comms.list.iter().any(|comm| is_queued(comm) && comm.is_unjoined(world));
+    !gaps && !captured && !unjoined && !alignment.divergences.iter().any(|one| one.open)
 }
 
 /// A call in a batch.

@@ -89,7 +89,8 @@ impl Replay {
             for (index, &call) in stream.calls.iter().enumerate() {
                 let Some(comm_at) = alignment.comms.of(at, call.comm) else { continue };
                 let Some(comm) = alignment.comm(comm_at) else { continue };
-                if !takes_position(call) {
+                // Without its members nobody knows what a call would have waited for.
+                if !takes_position(call) || comm.is_unjoined(alignment.attempt.world) {
                     continue;
                 }
                 let waits =

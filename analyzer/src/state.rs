@@ -198,14 +198,12 @@ fn thread_activity(thread: &ThreadState, limit: i64) -> Activity {
     if ioctl && (so_long || repeats > 1 || failing || thread.state == "disk_sleep" || thread.state == "blocked") {
         return Activity::Driver;
     }
-    let files = ["read", "write", "pread64", "pwrite64", "readv", "writev", "fsync", "fdatasync", "openat", "sendfile"];
-    let in_file = files.contains(&thread.syscall.as_str()) && !thread.device.starts_with("/dev/");
     let busy_cpu = thread.cpu_ms.is_some_and(|cpu| {
         let elapsed = thread.since_ms.map(|since| (thread.at / 1_000_000).saturating_sub(since));
         elapsed.is_some_and(|elapsed| elapsed > 0 && cpu.saturating_mul(10) >= elapsed)
     });
     let working = thread.state == "running" || busy_cpu || !thread.io.is_empty() || thread.children.unwrap_or(0) > 0;
-    if working || in_file {
+    if working || in_file(thread) {
         return Activity::Working;
     }
     match thread.state.as_str() {
@@ -214,6 +212,21 @@ fn thread_activity(thread: &ThreadState, limit: i64) -> Activity {
         "sleeping" | "blocked" => Activity::Asleep,
         _ if !thread.wchan.is_empty() || !thread.syscall.is_empty() => Activity::Asleep,
         _ => Activity::Unknown,
+    }
+}
+
+/// Whether a thread reads or writes a file. Pipes, sockets and the like (`pipe:[7]`, `socket:[7]`, `anon_inode:…`) are
+/// waited on: their other end has to do something.
+fn in_file(thread: &ThreadState) -> bool {
+    let device = thread.device.as_str();
+    match thread.syscall.as_str() {
+        // These work on nothing but files.
+        "pread64" | "pwrite64" | "fsync" | "fdatasync" | "openat" if device.is_empty() => true,
+        // Only a disk makes a call that cannot be interrupted.
+        "read" | "write" | "readv" | "writev" | "sendfile" if device.is_empty() => thread.state == "disk_sleep",
+        "read" | "write" | "readv" | "writev" | "sendfile" | "pread64" | "pwrite64" | "fsync" | "fdatasync"
+        | "openat" => device.starts_with('/') && !device.starts_with("/dev/"),
+        _ => false,
     }
 }
 
@@ -344,6 +357,15 @@ mod tests {
         assert_eq!(thread_activity(&work, 1), Activity::Working);
         let files = ThreadState { state: "disk_sleep".into(), syscall: "read".into(), ..thread() };
         assert_eq!(thread_activity(&files, 1), Activity::Working);
+        let of = |device: &str| {
+            let state = if device.is_empty() { "disk_sleep" } else { "sleeping" };
+            let thread = ThreadState { state: state.into(), syscall: "read".into(), device: device.into(), ..thread() };
+            thread_activity(&thread, 1)
+        };
+        assert_eq!((of("/data/part-0"), of("")), (Activity::Working, Activity::Working));
+        for other in ["pipe:[123]", "socket:[9]", "anon_inode:[eventpoll]", "/dev/pts/0"] {
+            assert_eq!(of(other), Activity::Asleep, "{other}");
+        }
         let lock = ThreadState { state: "sleeping".into(), syscall: "futex".into(), ..thread() };
         assert_eq!(thread_activity(&lock, 1), Activity::Asleep);
         assert_eq!(thread_activity(&thread(), 1), Activity::Unknown);

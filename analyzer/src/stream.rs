@@ -53,9 +53,11 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
     let mut worlds: BTreeMap<u32, u32> = BTreeMap::new();
     let mut problems = Vec::new();
     let parts = in_parts(traces);
+    let runs = Runs::of(traces, &clocks);
     let mut unclaimed = false;
-    for trace in traces {
-        let plays = Plays::of(trace);
+    for (index, trace) in traces.iter().enumerate() {
+        let mut plays = Plays::of(trace);
+        plays.ranks.iter_mut().for_each(|known| known.1 += runs.number(index));
         for (rank, attempt, world) in &plays.ranks {
             attempts.entry(*attempt).or_default().entry(*rank).or_default();
             if let Some(world) = world {
@@ -80,21 +82,26 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
         .map(|(number, ranks)| {
             let mut attempt =
                 Attempt { number, world: worlds.get(&number).copied(), problems: Vec::new(), streams: Vec::new() };
+            let mut contested = false;
             for (rank, mut candidates) in ranks {
                 // Children of a rank (data loaders) inherit its environment: the process that communicates plays it.
                 candidates
                     .sort_by(|a, b| b.calls.len().cmp(&a.calls.len()).then_with(|| a.trace.key.cmp(&b.trace.key)));
                 let mut candidates = candidates.into_iter();
                 let Some(chosen) = candidates.next() else { continue };
-                let mut contested = false;
-                for other in candidates.filter(|other| !other.calls.is_empty()) {
-                    contested = true;
+                let rivals: Vec<&Candidate<'_>> = candidates
+                    .as_slice()
+                    .iter()
+                    .filter(|other| !other.calls.is_empty() && other.trace.key != chosen.trace.key)
+                    .collect();
+                if let Some(other) = rivals.first() {
+                    // Neither is more likely to be the one whose calls the other ranks' calls belong to.
                     attempt.problems.push(format!(
-                        "rank {rank}: processes {} and {} both claim it; the {} calls of the latter were left out",
-                        chosen.trace.key.pid,
-                        other.trace.key.pid,
-                        other.calls.len()
+                        "rank {rank}: processes {} and {} played it at the same time (a job started by this one?); the calls of neither were used",
+                        chosen.trace.key.pid, other.trace.key.pid
                     ));
+                    contested = true;
+                    continue;
                 }
                 let (clock, has_clock) = clocks.offset(chosen.trace);
                 let mut calls = chosen.calls;
@@ -106,9 +113,10 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                         chosen.trace.key.pid
                     ));
                 }
-                let in_parts = in_parts || contested || unclaimed;
+                let in_parts = in_parts || unclaimed;
                 attempt.streams.push(RankStream { rank, trace: chosen.trace, calls, clock, has_clock, in_parts });
             }
+            attempt.streams.iter_mut().for_each(|stream| stream.in_parts |= contested);
             attempt
         })
         .collect();
@@ -118,6 +126,55 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
         None => found.push(Attempt { problems, ..Attempt::default() }),
     }
     found
+}
+
+/// Jobs that ran one after the other and were recorded into one trace: told apart by ranks that are played twice.
+struct Runs {
+    /// Number of the run, for each trace.
+    numbers: Vec<u32>,
+}
+
+impl Runs {
+    fn of(traces: &[ProcessTrace], clocks: &Clocks) -> Runs {
+        // Processes whose lives overlap belong to one run.
+        let mut lives: Vec<(i64, i64, usize)> =
+            traces.iter().enumerate().filter_map(|(index, trace)| life(trace, clocks, index)).collect();
+        lives.sort_unstable();
+        let mut numbers = vec![0; traces.len()];
+        let mut played: Vec<(u32, u32)> = Vec::new();
+        let (mut number, mut until) = (0, i64::MIN);
+        let mut clash = false;
+        let mut of_run: Vec<(u32, u32)> = Vec::new();
+        for (from, to, index) in lives {
+            if from > until && until != i64::MIN {
+                number += 1;
+                played.append(&mut of_run);
+            }
+            until = until.max(to);
+            let ranks = Plays::of(&traces[index]).ranks;
+            clash |= ranks.iter().any(|known| played.contains(&(known.0, known.1)));
+            of_run.extend(ranks.iter().map(|known| (known.0, known.1)));
+            numbers[index] = number;
+        }
+        if !clash {
+            numbers.fill(0);
+        }
+        Runs { numbers }
+    }
+
+    fn number(&self, index: usize) -> u32 {
+        self.numbers.get(index).copied().unwrap_or(0)
+    }
+}
+
+/// First call and last sign of life of a process that called something.
+fn life(trace: &ProcessTrace, clocks: &Clocks, index: usize) -> Option<(i64, i64, usize)> {
+    let (offset, _) = clocks.offset(trace);
+    let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX / 2).saturating_add(offset);
+    let first = trace.calls.iter().map(|call| call.enter).min()?;
+    let calls = trace.calls.iter().map(|call| call.exit.unwrap_or(call.enter)).max()?;
+    let last = trace.states.iter().map(|state| state.at).max().unwrap_or(0).max(calls);
+    Some((at(first), at(last), index))
 }
 
 /// Processes of which there are several recordings with calls in them.
@@ -287,13 +344,30 @@ mod tests {
     }
 
     #[test]
+    fn jobs_one_after_the_other_are_attempts() {
+        let at = |pid, rank, enter| {
+            let mut trace = process("a", pid, &[(rank, 0)]);
+            trace.calls.push(Call { enter, exit: Some(enter + 50), ..Call::default() });
+            trace
+        };
+        let traces = [at(1, 0, 100), at(2, 1, 120), at(3, 0, 500), at(4, 1, 510)];
+        let found = attempts(&traces);
+        let pids: Vec<Vec<u32>> =
+            found.iter().map(|attempt| attempt.streams.iter().map(|stream| stream.trace.key.pid).collect()).collect();
+        assert_eq!(pids, [[3, 4], [1, 2]], "the latest first");
+        // Ranks that do not overlap but are played once are one job.
+        assert_eq!(attempts(&[at(1, 0, 100), at(2, 1, 500)]).len(), 1);
+    }
+
+    #[test]
     fn calls_that_were_left_out_leave_doubt() {
         let calls = |mut trace: ProcessTrace| {
             trace.calls.push(Call::default());
             trace
         };
         let claimed_twice = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[(0, 0)]))];
-        assert!(attempts(&claimed_twice)[0].streams[0].in_parts);
+        let found = attempts(&claimed_twice);
+        assert!(found[0].streams.is_empty() && found[0].problems[0].contains("at the same time"), "{found:?}");
         let unclaimed = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[]))];
         assert!(attempts(&unclaimed)[0].streams[0].in_parts);
         let sound = [calls(process("a", 1, &[(0, 0)])), calls(process("a", 2, &[(1, 0)]))];

@@ -6,6 +6,7 @@
 use crate::align::Alignment;
 use crate::checks::{Raw, Rule};
 use crate::finding::{Class, Confidence, Coverage, Finding, Report, Severity};
+use crate::unjoined::Unjoined;
 use crate::words::counted;
 
 /// Findings that are kept, the verdict's first.
@@ -44,7 +45,8 @@ fn order(raw: &Raw) -> (u8, bool) {
         Rule::Message => 5,
         Rule::Wait => 6,
         Rule::Device => 7,
-        Rule::Note => 9,
+        Rule::Ended => 9,
+        Rule::Note => 10,
     };
     (rank, !raw.open)
 }
@@ -53,6 +55,10 @@ fn order(raw: &Raw) -> (u8, bool) {
 fn explains(alignment: &Alignment<'_>, held: &Raw, raw: &Raw) -> bool {
     if raw.rule == Rule::Note {
         return false;
+    }
+    if raw.rule == Rule::Ended {
+        // Whatever was wrong with the job is a better reason for its end than none.
+        return held.rule != Rule::Note;
     }
     if raw.finding.class == Class::LogicalMismatch {
         let began = held.finding.first_divergence.is_some_and(|first| Some(first) <= raw.finding.first_visible);
@@ -93,8 +99,8 @@ fn took_part(alignment: &Alignment<'_>, held: &Raw, rank: u32) -> bool {
 }
 
 fn absorb(held: &mut Raw, raw: &Raw) {
-    if raw.rule == Rule::Gone {
-        let ended = raw.finding.failed.difference(&held.finding.failed);
+    if matches!(raw.rule, Rule::Gone | Rule::Ended) {
+        let ended = raw.finding.failed.union(&raw.finding.collateral_exits).difference(&held.finding.failed);
         held.finding.collateral_exits = held.finding.collateral_exits.union(&ended);
     }
     let same = raw.finding.code == held.finding.code && raw.finding.what == held.finding.what;
@@ -120,17 +126,26 @@ pub(crate) fn report(alignment: &Alignment<'_>, findings: Vec<Finding>, coverage
             let summary = format!("{} {}{}: {}", finding.code, finding.name, on.unwrap_or_default(), finding.headline);
             (finding.class, finding.confidence, summary)
         }
-        None => (Class::Clean, clean_confidence(&coverage), clean_summary(alignment, &coverage)),
+        None => {
+            let unjoined = Unjoined::of(alignment);
+            let confidence = clean_confidence(&coverage, &unjoined);
+            (Class::Clean, confidence, clean_summary(alignment, &coverage, &unjoined))
+        }
     };
     Report { class, confidence, summary, findings, coverage }
 }
 
-fn clean_confidence(coverage: &Coverage) -> Confidence {
-    if coverage.calls == 0 || coverage.compared < 0.5 {
+/// More than a third of the calls on communicators that nobody can compare leaves an answer without a base.
+const MOST_UNJOINED: f64 = 1.0 / 3.0;
+
+fn clean_confidence(coverage: &Coverage, unjoined: &Unjoined) -> Confidence {
+    let blind = 1.0 - unjoined.comparable_share() > MOST_UNJOINED;
+    if coverage.calls == 0 || coverage.compared < 0.5 || blind {
         Confidence::Low
     } else if coverage.missing.is_empty()
         && coverage.gaps.is_empty()
         && coverage.problems.is_empty()
+        && unjoined.calls == 0
         && coverage.compared >= 0.99
     {
         Confidence::High
@@ -139,7 +154,7 @@ fn clean_confidence(coverage: &Coverage) -> Confidence {
     }
 }
 
-fn clean_summary(alignment: &Alignment<'_>, coverage: &Coverage) -> String {
+fn clean_summary(alignment: &Alignment<'_>, coverage: &Coverage, unjoined: &Unjoined) -> String {
     if coverage.calls == 0 {
         return "no collective calls were seen".to_owned();
     }
@@ -153,9 +168,17 @@ fn clean_summary(alignment: &Alignment<'_>, coverage: &Coverage) -> String {
         .collect::<Vec<u64>>();
     let groups = counted(last.len() as u64, "communicator");
     let share = (coverage.compared.clamp(0.0, 1.0) * 100.0).floor();
-    match last.iter().max().and_then(|last| last.checked_sub(1)) {
-        Some(last) => format!("no divergence up to call {last} ({groups}, coverage {share} %)"),
-        None => format!("no divergence in {}", counted(coverage.calls, "call")),
+    let limits = unjoined.phrase();
+    match (last.iter().max().and_then(|last| last.checked_sub(1)), limits) {
+        (Some(last), None) => format!("no divergence up to call {last} ({groups}, coverage {share} %)"),
+        (Some(last), Some(limits)) => {
+            format!("no divergence up to call {last} ({groups}, coverage {share} %); {limits}")
+        }
+        (None, Some(limits)) if unjoined.comparable == 0 && alignment.messages.paired == 0 => {
+            format!("nothing could be compared; {limits}")
+        }
+        (None, Some(limits)) => format!("no divergence in what could be compared; {limits}"),
+        (None, None) => format!("no divergence in {}", counted(coverage.calls, "call")),
     }
 }
 

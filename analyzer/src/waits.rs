@@ -14,6 +14,7 @@ use crate::creation::{self, Caller, Creation};
 use crate::diverge::Kind;
 use crate::index::{Base, Progress, Track};
 use crate::queues::{self, At, Stopped};
+use crate::unjoined::{self, joined};
 
 /// Where something is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) enum Place {
     Message(usize),
     /// A send or receive whose partner is queued behind something else.
     Transfer,
+    /// A call on a communicator whose members are not known.
+    Unjoined,
 }
 
 /// A rank inside a call that cannot complete.
@@ -92,6 +95,7 @@ pub(crate) struct Waits<'a> {
 
 pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
     let mut waits = Waits { creations: creation::all(alignment), ..Waits::default() };
+    waits.instances.append(&mut unjoined::waits(alignment));
     for comm in 0..alignment.comms.list.len() {
         let open = alignment.divergences.iter().find(|one| one.comm == comm && one.open);
         match open {
@@ -127,7 +131,7 @@ fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u
 
 /// The position that the members with the fewest calls lack.
 fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
-    let Some(group) = alignment.comm(comm).filter(|group| group.members.len() > 1) else { return };
+    let Some(group) = joined(alignment, comm) else { return };
     let tracks: Vec<&Track<'a>> = alignment.tracks(comm).iter().filter(|track| track.base != Base::Unknown).collect();
     let is_certain =
         |track: &Track<'_>| track.blind_after.is_none() && !(track.entries.is_empty() && track.blind_before);
@@ -230,7 +234,7 @@ fn diverged<'a>(
 
 /// The first call of a communicator that is pending although all members entered it.
 fn stuck(alignment: &Alignment<'_>, comm: usize, waits: &mut Waits<'_>) {
-    let Some(group) = alignment.comm(comm).filter(|group| group.members.len() > 1) else { return };
+    let Some(group) = joined(alignment, comm) else { return };
     let tracks = alignment.tracks(comm);
     if tracks.len() < group.members.len() || tracks.iter().any(|track| track.base == Base::Unknown) {
         return;

@@ -1,6 +1,7 @@
 //! Finds and reads traces.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rankdiff_trace::{JobDir, ProcessTrace};
 
@@ -17,6 +18,8 @@ pub(crate) struct Loaded {
     pub(crate) traces: Vec<ProcessTrace>,
     /// Ranks that the job has, if its recorder knew.
     pub(crate) world: Option<u32>,
+    /// After so long without a call the recorder ended the job, if it did.
+    pub(crate) ended_after: Option<Duration>,
     /// What could not be read, in words.
     pub(crate) problems: Vec<String>,
     /// Where it came from.
@@ -36,6 +39,8 @@ pub(crate) fn load(paths: &[PathBuf], output: &Output) -> Result<Loaded, Failure
     for path in &paths {
         let job = JobDir::open(path).map_err(|error| Failure::new(USAGE, error))?;
         loaded.world = loaded.world.max(job.infos().iter().filter_map(|info| info.world).max());
+        let ended = job.infos().iter().filter_map(|info| info.stall_after_ms).min().map(Duration::from_millis);
+        loaded.ended_after = [loaded.ended_after, ended].into_iter().flatten().min();
         loaded.problems.extend(job.problems().iter().map(ToString::to_string));
         for stream in job.streams() {
             let outcome = stream.read();

@@ -205,6 +205,31 @@ fn vectors_that_pair_up_sum_to_zero() {
 }
 
 #[test]
+fn a_vector_forms_type_is_in_the_pair_sum_and_not_in_the_chain() {
+    let made = |rank: u32, count: u64, recvs: &[u64], dtype: Basic| {
+        let call = Call {
+            op: Op::GatherV,
+            count: Some(count),
+            recvs: recvs.to_vec(),
+            dtype: DType::Basic(dtype),
+            root: Some(1),
+            ..call(COMM, 7)
+        };
+        end(&digests(state(COMM, rank), [call]))
+    };
+    let total = |ends: [ChainPoint; 3]| {
+        assert!(ends.iter().all(|end| (end.base, end.upto, end.restart) == (7, 8, Restart::None)));
+        assert!(ends.iter().all(|end| end.running == ends[0].running), "the chain is the same for every type");
+        ends.iter().fold(0_u64, |sum, end| sum.wrapping_add(end.pairs))
+    };
+    let root = made(1, 5, &[4, 5, 0], Basic::F32);
+    // Who sends nothing passes any type, who sends something does not.
+    assert_eq!(total([made(0, 4, &[], Basic::F32), root, made(2, 0, &[], Basic::F64)]), 0);
+    assert_ne!(total([made(0, 4, &[], Basic::F64), root, made(2, 0, &[], Basic::F64)]), 0);
+    assert_eq!(total([made(0, 0, &[], Basic::I8), made(1, 0, &[0, 0, 0], Basic::F32), made(2, 0, &[], Basic::F64)]), 0);
+}
+
+#[test]
 fn vectors_that_are_not_known_restart_the_sum() {
     let base = Call { op: Op::AllToAllV, sends: vec![1, 2, 3], recvs: vec![1, 2, 3], ..call(COMM, 7) };
     for unknown in [

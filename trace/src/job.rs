@@ -10,8 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Problem, ProblemKind, ReadError, WriteError};
 use crate::limits;
 use crate::reader::BlockReader;
+use crate::regular::open_regular;
 use crate::segment::{create_exclusive, file_name_of_host};
 use crate::stream_files::{StreamFiles, unreadable};
+
+/// The last word of a command line that was cut.
+pub const CUT: &str = "…";
 
 /// What one host's recorder says of the job (`job.HOST.json`). Unknown fields are ignored, missing ones are defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -25,7 +29,7 @@ pub struct JobInfo {
     pub host: String,
     /// Identifier of the job.
     pub job_id: String,
-    /// Command line of the job; empty if it was attached to.
+    /// Command line of the job; empty if it was attached to. One that was too long to be kept ends in [`CUT`].
     pub command: Vec<String>,
     /// Number of ranks, if known.
     pub world: Option<u32>,
@@ -33,14 +37,19 @@ pub struct JobInfo {
     pub start_realtime: u64,
     /// The kernel's boot id, so that clocks of one boot are known to be one clock.
     pub boot_id: String,
+    /// The recorder ended the job after nobody had made a call for so long, ms.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stall_after_ms: Option<u64>,
 }
 
-/// Writes `job.HOST.json` into `dir`, replacing an older one whole.
+/// Writes `job.HOST.json` into `dir`, replacing an older one whole. Of a command line over
+/// [`limits::MAX_COMMAND`] only the beginning is written.
 pub fn write_job_info(dir: &Path, info: &JobInfo) -> Result<PathBuf, WriteError> {
     let host = file_name_of_host(&info.host);
     let path = dir.join(format!("job.{host}.json"));
     let draft = dir.join(format!(".job.{host}.json.{}", std::process::id()));
-    let mut text = serde_json::to_vec_pretty(info)
+    let info = JobInfo { command: shortened(&info.command), ..info.clone() };
+    let mut text = serde_json::to_vec_pretty(&info)
         .map_err(|error| WriteError::from_io("encode", &path, (0, 0), std::io::Error::other(error)))?;
     text.push(b'\n');
     let result =
@@ -50,6 +59,27 @@ pub fn write_job_info(dir: &Path, info: &JobInfo) -> Result<PathBuf, WriteError>
         return Err(WriteError::from_io("write", &path, (0, 0), source));
     }
     Ok(path)
+}
+
+/// The beginning of a command line, marked by [`CUT`] if that is not all of it.
+fn shortened(command: &[String]) -> Vec<String> {
+    let mut left = limits::MAX_COMMAND;
+    let mut kept = Vec::new();
+    for word in command {
+        // Words without text take room too.
+        let Some(rest) = left.checked_sub(word.len() + 1) else {
+            let end = (0..left).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
+            let begin = word.get(..end).unwrap_or_default();
+            if !begin.is_empty() {
+                kept.push(begin.to_owned());
+            }
+            kept.push(CUT.to_owned());
+            break;
+        };
+        left = rest;
+        kept.push(word.clone());
+    }
+    kept
 }
 
 /// Reads a `job.HOST.json`.
@@ -62,7 +92,7 @@ pub fn read_job_info(path: &Path) -> Result<JobInfo, Problem> {
         advice: "The streams beside it are read without it".to_owned(),
     };
     let mut text = Vec::new();
-    let file = fs::File::open(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
+    let file = open_regular(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
     let read = file.take(limits::MAX_JOB_INFO + 1).read_to_end(&mut text);
     read.map_err(|error| problem(format!("cannot be read: {error}")))?;
     if text.len() as u64 > limits::MAX_JOB_INFO {

@@ -21,6 +21,7 @@ mod payload;
 mod queues;
 pub mod rankset;
 pub mod reader;
+mod regular;
 mod rows;
 mod segment;
 pub mod signature;

@@ -31,5 +31,9 @@ pub const MAX_SEGMENTS: u32 = 1_000_000;
 /// Bytes of a `job.HOST.json`.
 pub const MAX_JOB_INFO: u64 = 1 << 20;
 
+/// Bytes of the command line that a `job.HOST.json` is written with, a byte for the end of each word included. Escaped
+/// and indented it takes at most eight times as much, which leaves the file below [`MAX_JOB_INFO`].
+pub const MAX_COMMAND: usize = 64 << 10;
+
 /// A writer seals a block when its records may take this much: one more record still fits below [`MAX_RAW`].
 pub(crate) const SEAL_AT: usize = MAX_RAW - MAX_RECORD;

@@ -9,6 +9,7 @@ use crate::digest::Digests;
 use crate::error::{Problem, ProblemKind, ReadError};
 use crate::header::{FIXED, FORMAT_MINOR, SegmentHeader};
 use crate::payload::{Decoded, decode};
+use crate::regular::open_regular;
 use crate::wire::Malformed;
 
 /// Reads the blocks of one segment.
@@ -62,11 +63,7 @@ impl BlockReader<File> {
     /// Opens a segment and reads its header.
     pub fn open(path: &Path) -> Result<BlockReader<File>, ReadError> {
         let failed = |source| ReadError::Io { path: path.to_owned(), source };
-        // Opening a pipe would wait for its other end.
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")));
-        }
-        let file = File::open(path).map_err(failed)?;
+        let file = open_regular(path).map_err(failed)?;
         BlockReader::new(path, file)
     }
 }

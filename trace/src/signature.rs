@@ -5,7 +5,11 @@
 //!
 //! Deliberately left out, because members legally differ in it or it says nothing about the match: local indices of
 //! communicators, types, sites and labels; thread, stream and batch; times, results and completion; buffers and
-//! [`CallFlags::IN_PLACE`]; the vectors of v-forms and of an all-to-all with splits (they are paired, see the pair sums in [`crate::digest`]).
+//! [`CallFlags::IN_PLACE`]; the vectors of v-forms and of an all-to-all with splits (they are paired, see the pair sums
+//! in [`crate::digest`]).
+//!
+//! The element type of a v-form is compared, but is not in its canonical bytes: a member that transfers nothing may pass
+//! any type, so equal bytes for all could only be had by knowing what the others pass. The pair sums have it instead.
 
 use crate::call::{Call, CallFlags};
 use crate::comm::{CommDef, Semantics};
@@ -164,11 +168,15 @@ impl Signature {
         Signature { op: call.op, form, elements, redop, root, complete }
     }
 
-    /// Appends the bytes that digests hash (docs/format.md, 'Signatures').
+    /// Appends the bytes that digests hash (docs/format.md, 'Signatures'). Those of a v-form say nothing of its type.
     pub fn write_canonical(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.op.code().to_le_bytes());
         out.push(self.form as u8);
-        if let Some(elements) = write_part(&self.elements, out) {
+        let elements = match &self.elements {
+            Part::Is(Elements { times: None, .. }) => &Part::LeftOut,
+            elements => elements,
+        };
+        if let Some(elements) = write_part(elements, out) {
             elements.write_canonical(out);
         }
         match write_part(&self.redop, out) {
@@ -270,6 +278,9 @@ fn elements(call: &Call, inter: bool, types: &TypeTable) -> Part<Elements> {
         return Part::LeftOut;
     }
     if is_vector_form(call) {
+        if transfers_nothing(call) {
+            return Part::Is(Elements { unit: Unit::Empty, times: None });
+        }
         return match unit_of(call.dtype, types) {
             None | Some((Unit::Sized(_), _)) => Part::Unknown,
             Some((unit, _)) => Part::Is(Elements { unit, times: None }),
@@ -288,6 +299,24 @@ pub(crate) fn is_vector_form(call: &Call) -> bool {
     call.op.is_vector() || call.op == Op::AllToAll && split()
 }
 
+/// Whether a v-form surely has no elements of its type, which then may be any and need not be known.
+///
+/// Count and vectors are in elements of the one type that a call carries. Where the type of the other side is not the
+/// same, the recorder leaves that side's vector out, and the type is that of the side which the count tells.
+fn transfers_nothing(call: &Call) -> bool {
+    let vectors = || call.sends.iter().chain(&call.recvs);
+    if vectors().any(|&elements| elements != 0) {
+        return false;
+    }
+    let told = vectors().next().is_some();
+    match call.op {
+        // The count is the own block of the result alone: a member without one still reduces those of the others.
+        Op::ReduceScatterV => told,
+        Op::AllToAll | Op::AllToAllV if told => true,
+        _ => call.count.map_or(told, |count| count == 0),
+    }
+}
+
 fn compare_elements(mine: &Elements, theirs: &Elements) -> Differences {
     let mut found = Differences::default();
     if mine == theirs {
@@ -295,6 +324,7 @@ fn compare_elements(mine: &Elements, theirs: &Elements) -> Differences {
     }
     // What is transferred in total decides where a type is known by its size or by its handle only.
     let (Some(times), Some(other_times)) = (mine.times, theirs.times) else {
+        // A member of a v-form that transfers nothing passes any type.
         if mine.unit != theirs.unit && mine.unit != Unit::Empty && theirs.unit != Unit::Empty {
             let exact = mine.unit.is_exact() && theirs.unit.is_exact();
             let field = if exact { &mut found.differ } else { &mut found.unknown };

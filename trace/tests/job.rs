@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use rankdiff_trace::job::CUT;
 use rankdiff_trace::{
     ClockSnapshot, FORMAT_MAJOR, FORMAT_MINOR, JobDir, JobInfo, ProblemKind, ProcessKey, StreamWriter, WriterOptions,
-    read_job_info, write_job_info,
+    limits, read_job_info, write_job_info,
 };
 
 fn write_stream(dir: &Path, host: &str, pid: u32) {
@@ -23,6 +24,7 @@ fn info() -> JobInfo {
         world: Some(8),
         start_realtime: u64::MAX,
         boot_id: "b".to_owned(),
+        stall_after_ms: Some(90_000),
     }
 }
 
@@ -89,4 +91,78 @@ fn a_job_description_of_a_newer_recorder_is_read_as_far_as_known() {
     assert_eq!(read_job_info(&path), Ok(JobInfo { host: "n0".to_owned(), ..JobInfo::default() }));
     std::fs::write(&path, vec![b' '; 2 << 20]).expect("write");
     assert!(read_job_info(&path).expect_err("too large").to_string().contains("over the limit"));
+}
+
+#[test]
+fn a_stall_is_written_only_where_the_recorder_ended_the_job_for_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let text = |info: &JobInfo| {
+        std::fs::read_to_string(write_job_info(dir.path(), info).expect("write")).expect("just written")
+    };
+    assert!(text(&info()).contains("\"stall_after_ms\": 90000"), "{}", text(&info()));
+    let without = text(&JobInfo { stall_after_ms: None, ..info() });
+    assert!(!without.contains("stall_after_ms"), "{without}");
+}
+
+#[test]
+fn what_is_written_of_any_command_line_can_be_read_again() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let written = |command: Vec<String>| {
+        let path = write_job_info(dir.path(), &JobInfo { command, ..info() }).expect("write");
+        read_job_info(&path).expect("below the limit").command
+    };
+    let bytes = |command: &[String]| command.iter().map(|word| word.len() + 1).sum::<usize>();
+    // Exactly as much as fits.
+    let full = vec!["python".to_owned(), "x".repeat(limits::MAX_COMMAND - 8)];
+    assert_eq!(written(full.clone()), full);
+    let long = |word: &str, times: usize| vec!["sh".to_owned(), "-c".to_owned(), word.repeat(times), "end".to_owned()];
+    for command in [
+        vec!["word".to_owned(); 1 << 20],
+        vec![String::new(); 1 << 20],
+        vec!["\u{1}".to_owned(); 1 << 20],
+        long("x", 4 << 20),
+        long("\u{1}", 4 << 20),
+        long("ö€", 1 << 20),
+    ] {
+        let kept = written(command.clone());
+        let (last, begin) = kept.split_last().expect("not empty");
+        assert_eq!(last, CUT);
+        assert!(bytes(begin) <= limits::MAX_COMMAND && bytes(begin) > limits::MAX_COMMAND - 8, "{}", bytes(begin));
+        assert!(begin.iter().zip(&command).all(|(kept, whole)| whole.starts_with(kept.as_str())));
+    }
+}
+
+/// Opening a pipe that nobody writes to would wait for ever.
+#[cfg(unix)]
+#[test]
+fn pipes_and_folders_are_not_read() {
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let pipe = |name: &str| {
+        let path = dir.path().join(name);
+        let text = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("no zero byte");
+        // SAFETY: the text ends in a zero byte and outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(text.as_ptr(), 0o600) }, 0);
+        path
+    };
+    write_stream(dir.path(), "n0", 1);
+    let segment = pipe("pipe.rdt");
+    let info = pipe("job.n0.json");
+    std::fs::create_dir(dir.path().join("job.n1.json")).expect("create");
+    let link = dir.path().join("job.n2.json");
+    std::os::unix::fs::symlink(&info, &link).expect("link");
+    let job = JobDir::open(dir.path()).expect("the stream is whole");
+    assert_eq!((job.streams().len(), job.infos().len(), job.problems().len()), (1, 0, 4));
+    for problem in job.problems() {
+        assert!(problem.to_string().contains("it is not a regular file"), "{problem}");
+    }
+    for path in [&segment, &info, &link] {
+        let error = JobDir::open(path).expect_err("no trace").to_string();
+        assert!(error.contains("it is not a regular file"), "{error}");
+    }
+    #[cfg(feature = "testgen")]
+    {
+        let error = rankdiff_trace::testgen::scenario::load(&pipe("scenario.yaml")).expect_err("no file").to_string();
+        assert!(error.contains("it is not a regular file"), "{error}");
+    }
 }

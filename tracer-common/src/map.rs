@@ -133,7 +133,7 @@ pub struct OpenCall {
     pub out: u64,
     /// Index of its probe description.
     pub probe: u32,
-    /// [`open`](super::map::open) flags.
+    /// [`open`] flags.
     pub parent: u32,
 }
 

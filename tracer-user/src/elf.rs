@@ -99,6 +99,13 @@ struct Segment {
     executable: bool,
 }
 
+impl Segment {
+    /// A distance from its start that the file has bytes for.
+    fn within(&self, distance: u64) -> Option<u64> {
+        (distance < self.file_size).then_some(distance)
+    }
+}
+
 /// What one ELF file says about itself.
 #[derive(Debug, Clone, Default)]
 pub struct ElfInfo {
@@ -223,14 +230,16 @@ impl ElfInfo {
 
     /// Link-time address of a file offset.
     pub fn address_of(&self, offset: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|segment| offset.wrapping_sub(segment.offset) < segment.file_size)?;
-        segment.address.checked_add(offset - segment.offset)
+        self.segments
+            .iter()
+            .find_map(|segment| segment.address.checked_add(segment.within(offset.checked_sub(segment.offset)?)?))
     }
 
     /// File offset of a link-time address.
     pub fn offset_of(&self, address: u64) -> Option<u64> {
-        let segment = self.segments.iter().find(|segment| address.wrapping_sub(segment.address) < segment.file_size)?;
-        segment.offset.checked_add(address - segment.address)
+        self.segments
+            .iter()
+            .find_map(|segment| segment.offset.checked_add(segment.within(address.checked_sub(segment.address)?)?))
     }
 
     /// What to add to a link-time address for the one in a process that has the file mapped so.
@@ -423,11 +432,12 @@ impl ElfInfo {
                 continue;
             }
             let Ok(name) = symbol.name(endian, strings) else { continue };
-            if name.is_empty() || name.len() > MAX_NAME || name.len() > *budget {
+            if name.is_empty() || name.len() > MAX_NAME {
                 continue;
             }
             let name = String::from_utf8_lossy(name);
-            if selective && !keep(&name) {
+            // What is no UTF-8 grows when it is replaced.
+            if name.len() > *budget || selective && !keep(&name) {
                 continue;
             }
             let address = symbol.st_value(endian);

@@ -326,7 +326,7 @@ fn read_code(file: &File, elf: &ElfInfo, function: &FunctionSymbol) -> io::Resul
     let mut code = vec![0; usize::try_from(size).unwrap_or(0)];
     let mut read = 0;
     while let Some(rest) = code.get_mut(read..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, function.offset + read as u64) {
+        match file.read_at(rest, function.offset.saturating_add(read as u64)) {
             Ok(0) => break,
             Ok(count) => read += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

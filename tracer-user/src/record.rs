@@ -26,6 +26,8 @@ use crate::session::{Attached, Session, SessionError, SessionOptions, Totals};
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(16));
 /// Everything that was seen is in the files after this time at most.
 const SEAL: Duration = Duration::from_millis(500);
+/// A job that was ended after less than this without a call may just have been computing.
+const SHORTEST_STALL: Duration = Duration::from_secs(1);
 /// Nice value of the thread that empties the rings.
 const READER_PRIORITY: i32 = -10;
 /// After so long without a call the ranks are looked at, and again each time it passes.
@@ -156,7 +158,7 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     let mut attached = session.attach_files(&files);
     attached.problems.splice(0..0, prediction.notes);
     watcher.attached(&attached);
-    let info = JobInfo {
+    let mut info = JobInfo {
         format_version: format!("{FORMAT_MAJOR}.{FORMAT_MINOR}"),
         recorder_version: env!("CARGO_PKG_VERSION").to_owned(),
         host,
@@ -171,8 +173,14 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     // Ranks often spin on every processor; a reader that waits its turn among them loses events. The job, started before
     // this, keeps its own priority. Without the right to do so the recorder goes on as it is.
     let _ = rustix::process::setpriority_process(None, READER_PRIORITY);
-    let (status, ended) = follow(&mut session, child, options, watcher).await?;
+    let mut quiet = None;
+    let (status, ended) = follow(&mut session, child, options, watcher, &mut quiet).await?;
     let totals = session.finish();
+    if let Some(quiet) = quiet.filter(|&quiet| quiet >= SHORTEST_STALL) {
+        // Whoever reads the trace must know that the job was not given more time than this.
+        info.stall_after_ms = u64::try_from((quiet * 4 / 5).as_millis()).ok();
+        write_job_info(&options.dir, &info)?;
+    }
     if let Some(caller) = &caller {
         caller.take_over(&options.dir);
     }
@@ -258,6 +266,7 @@ async fn follow(
     mut child: Child,
     options: &RecordOptions,
     watcher: &mut dyn Watcher,
+    quiet: &mut Option<Duration>,
 ) -> Result<(Option<ExitStatus>, Option<Ended>), RecordError> {
     let system = |source| RecordError::System { doing: "cannot wait for the job", source };
     let mut signals = Signals::new().map_err(system)?;
@@ -272,8 +281,8 @@ async fn follow(
             status = child.wait() => break status.map_err(system)?,
             (number, delivered) = signals.next() => {
                 // The job may end by it: this is the last chance to see what it was doing.
-                session.drain();
                 session.snapshot();
+                *quiet = Some(session.last_call().unwrap_or(started).elapsed());
                 if !delivered && let Some(pid) = child.id() {
                     send(pid, number);
                 }
@@ -299,12 +308,14 @@ async fn follow(
             stall_told = Some(quiet_since);
             session.snapshot();
             if options.end_on_stall {
+                *quiet = Some(quiet_since.elapsed());
                 return end(session, child, Ended::Stall).await;
             }
             watcher.stalled(quiet_since.elapsed());
         }
         if options.timeout.is_some_and(|timeout| started.elapsed() >= timeout) {
             session.snapshot();
+            *quiet = Some(session.last_call().unwrap_or(started).elapsed());
             return end(session, child, Ended::Timeout).await;
         }
     };

@@ -21,6 +21,7 @@ mod group_creation;
 mod host_stall;
 mod late_arrival;
 mod lates;
+mod launcher_end;
 mod logical_mismatch;
 mod lost_events;
 mod missing_call;
@@ -130,6 +131,8 @@ pub(crate) enum Rule {
     Wait,
     /// All entered and nothing completes.
     Device,
+    /// Ranks were ended, and only the end itself is known.
+    Ended,
     /// Nothing is waiting, or it is only a potential fault.
     Note,
 }

@@ -2,6 +2,7 @@
 
 use rankdiff_trace::RankSet;
 
+use super::launcher_end;
 use super::report;
 use super::uneven_inputs::ended_sides;
 use super::{Check, Meta, Raw, Rule, blank};
@@ -25,7 +26,9 @@ A rank ended with an error before the others entered a call that needs it, or in
 
 ## Why
 The other members wait for it until their own time-out. The rank that prints the time-out is normally a victim: this check
-names the one that failed first, and lists ends that are only a consequence apart.
+names the one that failed first, and lists ends that are only a consequence apart. Where the launcher
+ended every rank that died, and none was seen to fail or leave before, only that is said, as a warning: the cause is not
+known.
 
 ## Example
     rank 2: killed by signal 9 (SIGKILL) by the kernel's OOM killer
@@ -43,6 +46,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     let raised = raised(alignment);
     roots.extend(raised.iter());
     if roots.is_empty() {
+        found.extend(launcher_end::raw(alignment, &META));
         return;
     }
     // One finding for ranks that one call waits for; ranks that nobody waits for stand together.
@@ -155,7 +159,7 @@ fn how_it_ended(state: &RankState<'_>) -> String {
     if killed { format!("was {}", state.ending()) } else { state.ending() }
 }
 
-fn death(alignment: &Alignment<'_>, failed: &RankSet) -> i64 {
+pub(super) fn death(alignment: &Alignment<'_>, failed: &RankSet) -> i64 {
     failed
         .iter()
         .filter_map(|rank| alignment.state_of(rank)?.ended.as_ref())

@@ -200,6 +200,7 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
             format!("{phrase} {of} {name}")
         }
         Place::Message(_) | Place::Transfer => format!("{phrase} on {name}"),
+        Place::Unjoined => format!("{phrase} on a communicator whose members are not known"),
     }
 }
 

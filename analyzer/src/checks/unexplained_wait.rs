@@ -24,7 +24,8 @@ const META: Meta = Meta {
 ## What
 Members wait in a call for ranks that have not come, and the record has no evidence of what those do: no threads, no system
 calls, no trace at all, or lost events. Or all ranks have issued the same calls to a library that returns at once, and since
-then sleep for longer than the limit: whether those calls are complete was not seen.
+then sleep for longer than the limit: whether those calls are complete was not seen. Or they wait in a call on a communicator
+whose members are not known.
 
 ## Why
 Late, stuck and diverged look the same from the outside. Naming one of them would be a guess.
@@ -53,6 +54,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             .push(format!("cause unknown: there is no evidence of what {it} doing (no threads, no system calls)"));
     });
     found.extend(standing_still(alignment));
+    found.extend(of_unjoined(alignment));
     for instance in &alignment.waits.instances {
         let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
         if !place || !instance.lacking.is_empty() || instance.unsure.is_empty() {
@@ -129,6 +131,57 @@ fn standing_still(alignment: &Alignment<'_>) -> Option<Raw> {
     }
     let roots = quiet.live.clone();
     Some(Raw { finding, rule: Rule::Device, at: since, roots, open: true, comm: Some(at) })
+}
+
+/// Ranks that wait in calls on communicators of which only their own view is known: those in the same call together.
+fn of_unjoined(alignment: &Alignment<'_>) -> Vec<Raw> {
+    let mut groups: Vec<(String, Vec<&Instance<'_>>)> = Vec::new();
+    for instance in &alignment.waits.instances {
+        if instance.place != Place::Unjoined || waited(alignment, instance) < alignment.limit {
+            continue;
+        }
+        let Some(waiter) = instance.waiters.first() else { continue };
+        let call = report::waiter_text(alignment, instance, waiter);
+        let phrase = report::place_phrase(alignment, instance, &call);
+        match groups.iter_mut().find(|(held, _)| *held == phrase) {
+            Some((_, instances)) => instances.push(instance),
+            None => groups.push((phrase, vec![instance])),
+        }
+    }
+    groups.iter().map(|(phrase, instances)| waits_in(alignment, phrase, instances)).collect()
+}
+
+fn waits_in(alignment: &Alignment<'_>, phrase: &str, instances: &[&Instance<'_>]) -> Raw {
+    let mut finding = blank(&META);
+    let waiters: RankSet =
+        instances.iter().flat_map(|instance| instance.waiting().iter().collect::<Vec<_>>()).collect();
+    let by = instances.iter().map(|instance| waited(alignment, instance)).max().unwrap_or(0);
+    let since = instances.iter().map(|instance| instance.since).min().unwrap_or(i64::MAX);
+    for side in instances.iter().flat_map(|instance| report::waiting_sides(alignment, instance)) {
+        match finding.sides.iter_mut().find(|held| held.call == side.call) {
+            Some(held) => held.ranks.extend(side.ranks.iter()),
+            None => finding.sides.push(side),
+        }
+    }
+    let (direct, transitive) = alignment.waits.victims(&waiters);
+    finding.waiting = waiters.union(&direct).difference(&alignment.deaths.collateral);
+    finding.direct_victims = direct;
+    finding.transitive_victims = transitive;
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    finding.confidence = Confidence::Low;
+    let wait = if waiters.len() == 1 { "waits" } else { "wait" };
+    finding.headline =
+        format!("{} {wait} in {phrase} since {}: cannot tell for whom", waiters.who(), duration(millis(by)));
+    if !finding.direct_victims.is_empty() {
+        let verb = if finding.direct_victims.len() == 1 { "waits" } else { "wait" };
+        let it = if waiters.len() == 1 { "it" } else { "them" };
+        finding.detail.push(format!("{} {verb} for {it}", finding.direct_victims.who()));
+    }
+    finding.detail.push(
+        "which ranks share the communicator was not seen: calls on it were not compared, and a member that has not come is not known"
+            .to_owned(),
+    );
+    Raw { finding, rule: Rule::Wait, at: since, roots: waiters, open: true, comm: None }
 }
 
 fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Option<Raw> {

@@ -58,6 +58,14 @@ impl Process {
         self
     }
 
+    /// A communicator that the recorder could not identify.
+    fn unknown(mut self, id: u32, size: Option<u32>) -> Process {
+        self = self.comm(id, "", Vec::new(), false);
+        let def = self.0.comms.last_mut().expect("a communicator");
+        (def.identity, def.size) = (CommIdentity::UNKNOWN, size);
+        self
+    }
+
     fn flag(mut self, flags: CallFlags) -> Process {
         let call = self.0.calls.last_mut().expect("a call");
         call.flags = call.flags.with(flags);
@@ -227,6 +235,82 @@ fn nothing_at_all_is_an_answer_too() {
     let report = report(Vec::new());
     assert_eq!(report.class, Class::Clean);
     assert_eq!(report.coverage.calls, 0);
+}
+
+/// Six calls on the world and `n` on a communicator that nobody can identify, on each of two ranks.
+fn partly_unknown(n: usize, size: Option<u32>) -> Report {
+    let run = |rank| {
+        let p = Process::new(rank, 2).unknown(2, size);
+        let p = (0..6).fold(p, |p, _| p.call(Op::AllReduce, 1, 4, false));
+        (0..n).fold(p, |p, _| p.call(Op::Barrier, 2, 0, false)).end(Life::Exited(0), 900)
+    };
+    report(vec![run(0), run(1)])
+}
+
+#[test]
+fn calls_that_nobody_can_compare_are_not_called_compared() {
+    use rankdiff_analyzer::finding::Confidence;
+    let some = partly_unknown(2, Some(2));
+    assert_eq!((some.class, some.confidence), (Class::Clean, Confidence::Medium), "{some:?}");
+    assert!((some.coverage.compared - 0.75).abs() < 1e-9, "{:?}", some.coverage);
+    let phrase = "2 communicators whose members are not known: 4 calls on them were not compared";
+    assert!(some.coverage.gaps.iter().any(|gap| gap.text.starts_with(phrase)), "{:?}", some.coverage);
+    assert!(some.summary.contains(phrase) && some.summary.contains("coverage 75 %"), "{}", some.summary);
+    let most = partly_unknown(4, None);
+    assert_eq!((most.class, most.confidence), (Class::Clean, Confidence::Low), "{most:?}");
+    // One of a single member has no other to be compared with.
+    let alone = partly_unknown(4, Some(1));
+    assert_eq!((alone.class, alone.confidence), (Class::Clean, Confidence::High), "{alone:?}");
+    assert!((alone.coverage.compared - 1.0).abs() < 1e-9 && alone.coverage.gaps.is_empty(), "{:?}", alone.coverage);
+    // Nothing but such calls.
+    let run = |rank| Process::new(rank, 2).unknown(2, Some(2)).call(Op::Barrier, 2, 0, false).end(Life::Exited(0), 90);
+    let none = report(vec![run(0), run(1)]);
+    assert_eq!((none.class, none.confidence, none.coverage.compared), (Class::Clean, Confidence::Low, 0.0));
+    assert!(none.summary.starts_with("nothing could be compared"), "{}", none.summary);
+}
+
+#[test]
+fn a_wait_on_a_communicator_that_nobody_can_identify_is_told() {
+    let inside = |rank| Process::new(rank, 4).unknown(2, Some(2)).call(Op::AllReduce, 1, 4, false);
+    let waits = |rank| inside(rank).call(Op::Barrier, 2, 0, true).end(Life::Waiting, 70_000);
+    let done = |rank| inside(rank).end(Life::Exited(0), 60);
+    let found = report(vec![done(0), done(1), done(2), waits(3)]);
+    let first = found.findings.first().expect("a finding");
+    assert_eq!((found.class, first.code, first.severity), (Class::Unknown, "H005", Severity::Warning), "{found:?}");
+    assert!(
+        first
+            .headline
+            .starts_with("rank 3 waits in BARRIER on a communicator whose members are not known since 1 min 9 s")
+            && first.headline.ends_with("cannot tell for whom"),
+        "{}",
+        first.headline
+    );
+    let strict = rankdiff_analyzer::render::ExitPolicy { strict: true, ..Default::default() };
+    assert_eq!(strict.code(&found), 3);
+    // Who waits for it on the world is told with it: it is no straggler.
+    let next = |rank| inside(rank).call(Op::Reduce, 1, 8, true).end(Life::Waiting, 70_000);
+    let chain = report(vec![next(0), next(1), next(2), waits(3)]);
+    assert_eq!((chain.class, chain.findings.len()), (Class::Unknown, 1), "{chain:?}");
+    assert!(chain.findings[0].headline.starts_with("rank 3 waits in BARRIER"), "{}", chain.findings[0].headline);
+    assert_eq!(chain.findings[0].direct_victims.to_string(), "0-2");
+    // Not for long, and all of them.
+    let soon = |rank| inside(rank).call(Op::Barrier, 2, 0, true).end(Life::Waiting, 1_000);
+    assert_eq!(report((0..4).map(soon).collect()).class, Class::Clean);
+    let all = report((0..4).map(waits).collect());
+    assert_eq!((all.class, all.findings.len()), (Class::Unknown, 1), "{all:?}");
+    assert!(all.findings[0].headline.starts_with("ranks 0-3 wait in BARRIER"), "{}", all.findings[0].headline);
+}
+
+#[test]
+fn messages_on_a_communicator_that_nobody_can_identify_wait_for_no_rank() {
+    let receives = Process::new(0, 3).unknown(2, Some(2)).call(Op::Recv, 2, 4, true);
+    let mut receives = receives.end(Life::Waiting, 70_000);
+    receives.calls[0].peer = Some(1);
+    let other = |rank| Process::new(rank, 3).call(Op::Init, 0, 0, false).end(Life::Running, 70_000);
+    let found = report(vec![receives, other(1), other(2)]);
+    assert_eq!((found.class, found.findings.len()), (Class::Unknown, 1), "{found:?}");
+    assert!(found.findings[0].suspects.is_empty());
+    assert!(found.findings[0].headline.contains("RECV"), "{}", found.findings[0].headline);
 }
 
 /// Whatever a damaged trace says, it is analyzed without a panic.

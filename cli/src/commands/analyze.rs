@@ -23,7 +23,8 @@ pub(crate) fn run(args: &Analyze, output: &Output) -> Result<u8, Failure> {
 /// Analyzes what was read.
 pub(crate) fn report(loaded: Loaded, args: &ReportArgs) -> Result<Report, Failure> {
     let options = Options {
-        stall_after: args.stall_after,
+        // A job that was ended earlier could not wait any longer.
+        stall_after: loaded.ended_after.map_or(args.stall_after, |ended| ended.min(args.stall_after)),
         select: args.select.clone(),
         ignore: args.ignore.clone(),
         expected_world: loaded.world,

@@ -31,8 +31,12 @@ pub(crate) fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
     };
     let recorded = record(&options, output)?;
     say_end(&recorded, &dir, output);
-    if !args.no_verdict && recorded.totals.streams > 0 {
-        verdict(&dir, args.stall_after, output)?;
+    if !args.no_verdict
+        && recorded.totals.streams > 0
+        && let Err(failure) = verdict(&dir, args.stall_after, output)
+    {
+        // The exit code is the job's, whatever becomes of the report.
+        output.error(&failure);
     }
     Ok(match (recorded.status, recorded.ended) {
         (Some(status), _) => record::exit_code(status).clamp(0, 255) as u8,

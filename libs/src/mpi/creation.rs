@@ -1,7 +1,7 @@
 //! What a call says of the communicator that it makes.
 //!
-//! Groups are deliberately not followed: who is in a communicator made from one is found by comparing the members'
-//! streams. Several disjoint groups in one `MPI_Comm_create` are therefore taken for one communicator.
+//! Groups are not followed. One `MPI_Comm_create` may make several communicators over disjoint groups, so nothing says
+//! which of them a member is in: their identity is not known, and they are not compared.
 
 use rankdiff_trace::Op;
 
@@ -58,6 +58,8 @@ pub(super) fn creation(
             }
         }
         Op::IntercommMerge => decoded.new_inter = false,
+        // The group is a handle of the process's own.
+        Op::CommCreate => decoded.lineage = Lineage::Unknown,
         Op::CommInit => {
             decoded.new_inter = false;
             decoded.lineage = Lineage::Unknown;

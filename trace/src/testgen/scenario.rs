@@ -4,7 +4,6 @@
 //! world, callers are members of their groups, roots and peers too, and the whole is of bounded size.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use super::people::{self, EndState, Evidence};
 use super::steps::{Step, Weight};
 use super::yaml::{self, Node, Value};
 use crate::rankset::RankSet;
+use crate::regular::open_regular;
 
 /// Most ranks of a job.
 pub const MAX_WORLD: u32 = 1 << 16;
@@ -121,7 +121,7 @@ impl Scenario {
 pub fn load(path: &Path) -> Result<Vec<Scenario>, ScenarioError> {
     let name = path.display().to_string();
     let failed = |problem: String| Fault::new(0, problem, "").in_document(&name, "");
-    let file = File::open(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let file = open_regular(path).map_err(|error| failed(format!("cannot be read: {error}")))?;
     let mut bytes = Vec::new();
     let read = file.take(yaml::MAX_BYTES + 1).read_to_end(&mut bytes);
     read.map_err(|error| failed(format!("cannot be read: {error}")))?;

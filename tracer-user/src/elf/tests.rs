@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use proptest::prelude::*;
 
-use super::{ElfError, ElfInfo};
+use super::{ElfError, ElfInfo, FunctionSymbol, Segment};
 use crate::maps::read_maps;
 
 /// Compiles C; `None` if there is no compiler.
@@ -179,4 +179,28 @@ proptest! {
         }
         exercise(&bytes);
     }
+}
+
+/// A program header may say anything: a segment that would reach past the end of all addresses holds what lies behind
+/// its start, and nothing before.
+#[test]
+fn a_segment_without_end_holds_nothing_before_its_start() {
+    let segment = |address, offset, file_size| Segment { address, offset, file_size, executable: true };
+    let elf = ElfInfo { segments: vec![segment(0x4000, 0x3000, u64::MAX)], ..ElfInfo::default() };
+    assert_eq!((elf.offset_of(0x3fff), elf.address_of(0x2fff)), (None, None));
+    assert_eq!((elf.offset_of(0), elf.address_of(0)), (None, None));
+    assert_eq!((elf.offset_of(0x4001), elf.address_of(0x3001)), (Some(0x3001), Some(0x4001)));
+    // Its last bytes would have addresses past the end.
+    assert_eq!(elf.address_of(u64::MAX), None);
+    let high = ElfInfo { segments: vec![segment(8, u64::MAX - 1, u64::MAX)], ..ElfInfo::default() };
+    assert_eq!((high.offset_of(9), high.offset_of(10), high.offset_of(7)), (Some(u64::MAX), None, None));
+    // A good segment behind it is found.
+    let both =
+        ElfInfo { segments: vec![segment(u64::MAX, 0, u64::MAX), segment(0x1000, 0, 0x100)], ..ElfInfo::default() };
+    assert_eq!((both.offset_of(0x1010), both.address_of(0x10)), (Some(0x10), Some(0x1010)));
+    let unsized_function =
+        FunctionSymbol { name: "f".into(), address: 8, offset: u64::MAX - 1, size: 0, dynamic: true };
+    let with_function = ElfInfo { functions: vec![unsized_function], ..high };
+    assert_eq!(with_function.function_at(3), None);
+    assert!(with_function.function_at(u64::MAX).is_some());
 }
