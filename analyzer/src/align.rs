@@ -2,7 +2,7 @@
 //!
 //! Here the members of each communicator are compared position by position; what a difference means is `diverge`'s part.
 
-use rankdiff_trace::{Call, Op, RankSet};
+use rankdiff_trace::{Call, Op, Part, RankSet, Unit};
 use rustc_hash::FxHashSet;
 
 use crate::comms::{Comm, Comms};
@@ -297,7 +297,17 @@ fn by_member<'c>(comm: &Comm<'_>, tracks: &[Track<'_>], present: &[(usize, &Entr
 /// Members by signature; `None` where nothing is known to differ.
 fn group(present: &[(usize, &Entry<'_>)], tables: &Tables) -> Option<(Vec<Vec<usize>>, What)> {
     let mut groups: Vec<(u32, Vec<usize>)> = Vec::new();
-    for (at, entry) in present {
+    // A member whose call agrees with several kinds (it transfers nothing, its type is not known) must not be what the
+    // others are compared with: agreeing with the same call does not make two others agree.
+    let vague = |entry: &Entry<'_>| {
+        tables.signature_of(entry.sig).is_none_or(|signature| match &signature.elements {
+            Part::Is(elements) => !matches!(elements.unit, Unit::Basic(_) | Unit::Runs(_)),
+            Part::Unknown => true,
+            Part::Absent | Part::LeftOut => false,
+        })
+    };
+    let (certain, open): (Vec<_>, Vec<_>) = present.iter().partition(|(_, entry)| !vague(entry));
+    for (at, entry) in certain.into_iter().chain(open) {
         let signature = tables.signature_of(entry.sig);
         let same = groups.iter_mut().find(|(sig, _)| {
             *sig == entry.sig
@@ -306,13 +316,14 @@ fn group(present: &[(usize, &Entry<'_>)], tables: &Tables) -> Option<(Vec<Vec<us
                     .is_some_and(|(mine, theirs)| mine.differences(theirs).differ.is_empty())
         });
         match same {
-            Some((_, tracks)) => tracks.push(*at),
-            None => groups.push((entry.sig, vec![*at])),
+            Some((_, tracks)) => tracks.push(at),
+            None => groups.push((entry.sig, vec![at])),
         }
     }
     if groups.len() < 2 {
         return None;
     }
+    groups.iter_mut().for_each(|(_, tracks)| tracks.sort_unstable());
     groups.sort_by_key(|(_, tracks)| (std::cmp::Reverse(tracks.len()), tracks.first().copied()));
     let signatures: Vec<_> = groups.iter().filter_map(|(sig, _)| tables.signature_of(*sig)).collect();
     let first = signatures.first()?;
@@ -321,7 +332,7 @@ fn group(present: &[(usize, &Entry<'_>)], tables: &Tables) -> Option<(Vec<Vec<us
 }
 
 fn kind_of(one: &rankdiff_trace::Signature, other: &rankdiff_trace::Signature) -> What {
-    use rankdiff_trace::{Fields, Part};
+    use rankdiff_trace::Fields;
     let differ = one.differences(other).differ;
     let bytes = |signature: &rankdiff_trace::Signature| match &signature.elements {
         Part::Is(elements) => elements.bytes(),

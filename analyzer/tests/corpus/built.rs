@@ -127,6 +127,20 @@ fn an_error_right_behind_the_entry_is_the_ranks_own() {
 }
 
 #[test]
+fn a_member_that_sends_nothing_hides_no_difference_between_the_others() {
+    let gather = |rank, dtype, count: u64| {
+        let mut p = Process::new(rank, 3).call(Op::GatherV, 1, 0, false);
+        let call = p.0.calls.last_mut().expect("a call");
+        (call.count, call.dtype) = (Some(count), DType::Basic(dtype));
+        p.end(Life::Exited(0), 100)
+    };
+    let run = |two| report(vec![gather(0, Basic::F64, 0), gather(1, Basic::F32, 2), gather(2, two, 2)]);
+    assert_eq!(run(Basic::F32).class, Class::Clean);
+    let wrong = run(Basic::I32);
+    assert_eq!((wrong.class, wrong.findings[0].what), (Class::ParameterMismatch, Some("dtype")), "{}", wrong.summary);
+}
+
+#[test]
 fn vectors_are_paired_where_a_member_has_not_come() {
     let vectors = |mut p: Process, count, recvs: &[u64]| {
         let call = p.0.calls.last_mut().expect("a call");
