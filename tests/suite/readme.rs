@@ -72,8 +72,12 @@ fn the_commands_of_the_readme_run() {
         }
         let _slot = slot();
         let place = Place::new();
-        // What cargo would build is the binary under test.
-        let line = command.replace("cargo run --release -- ", "rankdiff ");
+        // What cargo would build is the binary under test. The workspace has several: cargo must be told which.
+        let line = command.replace("cargo run --release --bin rankdiff -- ", "rankdiff ");
+        assert!(
+            !line.starts_with("cargo "),
+            "{command}: cargo does not know which program is meant, or the test does not"
+        );
         let own = place.path().join("bin");
         fs::create_dir_all(&own).expect("own folder");
         std::os::unix::fs::symlink(binary(), own.join("rankdiff")).expect("own folder");
