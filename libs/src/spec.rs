@@ -59,6 +59,14 @@ pub enum Role {
     OldType,
     /// A number a constructor needs (blocks, block length).
     Extent,
+    /// A group of processes.
+    Group,
+    /// Ranks of a group that make up a new one: an array.
+    Ranks,
+    /// Ranges of a group's ranks that make up a new one: an array of (first, last, stride).
+    RankRanges,
+    /// Address that receives a new group's handle.
+    NewGroup,
     /// A second communicator (of an intercommunicator's other side), a group, a topology: kept as it is.
     Other,
     /// Exit or error code.

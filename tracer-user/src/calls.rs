@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rankdiff_common::event::{Exit, flag};
 use rankdiff_libs::decode::{Context, Decoded, Decoder, RawCall, Started};
 use rankdiff_libs::spec::{Abi, Library, Role};
-use rankdiff_trace::{Call, CallFlags, CommRef, OpKind, Record, Semantics, SiteDef, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteDef, SiteRef};
 use rustc_hash::FxHashMap;
 
 use crate::attach::AttachedProbe;
@@ -289,7 +289,7 @@ impl Process {
             redop: decoded.redop,
             root: decoded.root,
             peer: decoded.peer,
-            tag: decoded.tag.or(decoded.color),
+            tag: decoded.tag.or(decoded.color.filter(|_| op == Op::CommSplit)),
             sends: decoded.sends.clone(),
             recvs: decoded.recvs.clone(),
             thread: enter.header.tid,

@@ -130,7 +130,8 @@ impl Communicators {
             my_rank: decoded.new_rank.or_else(|| from.filter(|_| copy)?.my_rank),
             parent: *parent,
             ordinal: ordinal.unwrap_or(0),
-            color: decoded.color,
+            // In other creations it is a number that only tells communicators apart.
+            color: decoded.color.filter(|_| *op == Op::CommSplit),
             key: decoded.key,
             inter: decoded.new_inter || from.is_some_and(|from| copy && from.inter),
             ..CommDef::default()

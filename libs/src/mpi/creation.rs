@@ -1,15 +1,26 @@
 //! What a call says of the communicator that it makes.
 //!
-//! Groups are not followed. One `MPI_Comm_create` may make several communicators over disjoint groups, so nothing says
-//! which of them a member is in: their identity is not known, and they are not compared.
+//! One `MPI_Comm_create` may make several communicators over disjoint groups: the group's ranks tell them apart. Where
+//! they are not known ([`Groups`] follows some groups only), neither is the communicator, and it is not compared.
 
 use rankdiff_trace::Op;
 
+use super::groups::{Groups, number_of};
 use super::handles::Numbers;
 use super::topology::Grids;
 use crate::decode::{Context, Decoded, Lineage};
 use crate::spec::{Function, Role};
 use crate::values::Values;
+
+/// What earlier calls taught.
+pub(super) struct Known<'a> {
+    /// Grids by communicator.
+    pub(super) grids: &'a Grids,
+    /// Groups by handle.
+    pub(super) groups: &'a mut Groups,
+    /// Whether the call is on the world's communicator.
+    pub(super) on_world: bool,
+}
 
 /// Fills in the new communicator.
 pub(super) fn creation(
@@ -17,9 +28,10 @@ pub(super) fn creation(
     function: &Function,
     values: &mut Values<'_>,
     numbers: &Numbers,
-    grids: &Grids,
+    known: Known<'_>,
     context: &dyn Context,
 ) {
+    let grids = known.grids;
     decoded.new_inter = context.comm_is_inter();
     if function.traits.partial {
         decoded.lineage = Lineage::Unknown;
@@ -58,8 +70,7 @@ pub(super) fn creation(
             }
         }
         Op::IntercommMerge => decoded.new_inter = false,
-        // The group is a handle of the process's own.
-        Op::CommCreate => decoded.lineage = Lineage::Unknown,
+        Op::CommCreate => over_group(decoded, function, values, known),
         Op::CommInit => {
             decoded.new_inter = false;
             decoded.lineage = Lineage::Unknown;
@@ -106,4 +117,19 @@ pub(super) fn part_of(values: &Values<'_>, grids: &Grids, context: &dyn Context)
     let comm = values.get(Role::Comm)?;
     let remain = values.array(Role::RemainingDims, grids.dims(comm)?.len())?;
     grids.part(comm, context.comm_rank()?, &remain)
+}
+
+/// A communicator over a group: of all members that call with groups of their own, or of one group's members alone.
+fn over_group(decoded: &mut Decoded, function: &Function, values: &mut Values<'_>, known: Known<'_>) {
+    decoded.lineage = Lineage::Unknown;
+    let Some(group) = values.get(Role::Group).filter(|_| known.on_world) else { return };
+    let Some(members) = known.groups.members(group) else { return };
+    decoded.new_size = u32::try_from(members.len()).ok();
+    if function.traits.partial {
+        let Some(tag) = values.need_signed(Role::Tag) else { return };
+        decoded.new_identity = known.groups.next_identity(super::MPI.name, group, tag).unwrap_or_default();
+    } else {
+        decoded.color = Some(number_of(members));
+        decoded.lineage = Lineage::Colour;
+    }
 }

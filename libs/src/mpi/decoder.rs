@@ -2,7 +2,8 @@
 
 use rankdiff_trace::{CommIdentity, DType, OpKind, TypeDef};
 
-use super::creation::{creation, grid_of, part_of};
+use super::creation::{Known, creation, grid_of, part_of};
+use super::groups::Groups;
 use super::handles::{CommHandle, Handles};
 use super::persistent::Requests;
 use super::significance;
@@ -18,6 +19,7 @@ pub(super) struct MpiDecoder {
     pub(super) handles: Handles,
     pub(super) types: Types,
     grids: Grids,
+    groups: Groups,
     requests: Requests,
 }
 
@@ -28,6 +30,7 @@ impl MpiDecoder {
             handles: Handles::new(abi),
             types: Types::default(),
             grids: Grids::default(),
+            groups: Groups::default(),
             requests: Requests::default(),
         }
     }
@@ -54,6 +57,11 @@ impl MpiDecoder {
         self.grids.set(new, dims);
     }
 
+    fn is_world(&self, values: &Values<'_>, context: &dyn Context) -> bool {
+        let comm = values.get(Role::Comm);
+        comm.is_some_and(|comm| self.handles.communicator(comm, context) == CommHandle::World)
+    }
+
     fn first_handle(&self, values: &Values<'_>, role: Role) -> Option<u64> {
         values.array(role, 1)?.first().copied()
     }
@@ -66,12 +74,17 @@ impl Decoder for MpiDecoder {
         match function.op.kind() {
             OpKind::Collective => significance::collective(self, &mut decoded, function, &mut values, context),
             OpKind::CommCreate => {
-                creation(&mut decoded, function, &mut values, self.handles.numbers(), &self.grids, context);
+                let on_world = self.is_world(&values, context);
+                let known = Known { grids: &self.grids, groups: &mut self.groups, on_world };
+                creation(&mut decoded, function, &mut values, self.handles.numbers(), known, context);
             }
             // What is freed here is freed before its handle can come to mean something else.
             _ if function.traits.auxiliary && !function.traits.returns => {
                 if let Some(handle) = self.first_handle(&values, Role::OldType) {
                     self.types.freed(handle);
+                }
+                if let Some(group) = self.first_handle(&values, Role::Group) {
+                    self.groups.freed(group);
                 }
                 if let Some(request) = self.first_handle(&values, Role::Request) {
                     self.requests.freed(request);
@@ -87,7 +100,10 @@ impl Decoder for MpiDecoder {
         // An int result: its upper half means nothing.
         let Some(out) = out.filter(|_| result as i32 == 0) else { return };
         let values = Values::new(function, raw, self.handles.width());
-        if function.arg(Role::NewHandle).is_some() {
+        if function.arg(Role::NewGroup).is_some() {
+            let world = context.comm_size().filter(|_| self.is_world(&values, context));
+            self.groups.made(function, &values, out, world);
+        } else if function.arg(Role::NewHandle).is_some() {
             self.types.made(function, &values, out, &mut self.handles, context);
         } else if function.traits.persistent_init {
             let Some(comm) = values.get(Role::Comm) else { return };

@@ -178,8 +178,8 @@ const COMMUNICATORS: &[Function] = functions! {
     "MPI_Comm_dup_with_info" CommDup BLOCKING: Comm 0 handle, NewComm 2 handle_at;
     "MPI_Comm_idup" CommDup NONBLOCKING: Comm 0 handle, NewComm 1 handle_at;
     "MPI_Comm_idup_with_info" CommDup NONBLOCKING: Comm 0 handle, NewComm 2 handle_at;
-    "MPI_Comm_create" CommCreate BLOCKING: Comm 0 handle, NewComm 2 handle_at;
-    "MPI_Comm_create_group" CommCreate PARTIAL: Comm 0 handle, NewComm 3 handle_at;
+    "MPI_Comm_create" CommCreate BLOCKING: Comm 0 handle, Group 1 handle, NewComm 2 handle_at;
+    "MPI_Comm_create_group" CommCreate PARTIAL: Comm 0 handle, Group 1 handle, Tag 2 int, NewComm 3 handle_at;
     "MPI_Comm_create_from_group" CommInit BLOCKING: NewComm 4 handle_at;
     "MPI_Cart_create" TopologyCreate BLOCKING:
         Comm 0 handle, Extent 1 int, Dims 2 ints, Reorder 4 int, NewComm 5 handle_at;
@@ -197,6 +197,16 @@ const COMMUNICATORS: &[Function] = functions! {
     "MPI_Comm_disconnect" CommFree BLOCKING: Comm 0 handle_at;
     "MPI_Comm_size" Wait TEACHES: Comm 0 handle, CommSize 1 int_at;
     "MPI_Comm_rank" Wait TEACHES: Comm 0 handle, CommRank 1 int_at;
+};
+
+/// Groups that list ranks of the world's. Handles that other constructors give are not known; they are forgotten when they
+/// are freed like all others, so that a handle never means an earlier group.
+const GROUPS: &[Function] = functions! {
+    "MPI_Comm_group" Wait TEACHES: Comm 0 handle, NewGroup 1 handle_at;
+    "MPI_Group_incl" Wait TEACHES: Group 0 handle, Extent 1 int, Ranks 2 ints, NewGroup 3 handle_at;
+    "MPI_Group_excl" Wait TEACHES: Group 0 handle, Extent 1 int, ExcludedRanks 2 ints, NewGroup 3 handle_at;
+    "MPI_Group_range_incl" Wait TEACHES: Group 0 handle, Extent 1 int, RankRanges 2 ints, NewGroup 3 handle_at;
+    "MPI_Group_free" Wait FORGETS: Group 0 handle_in;
 };
 
 /// Start and end of the library.
@@ -267,8 +277,19 @@ const TYPE_ENDS: &[Function] = functions! {
 
 const SMALL: [Function; total(collectives!(small))] = concat(collectives!(small));
 const LARGE: [Function; total(collectives!(large))] = concat(collectives!(large));
-const PARTS: &[&[Function]] =
-    &[BARRIER, &SMALL, &LARGE, COMMUNICATORS, LIFECYCLE, REQUESTS, FILES_AND_WINDOWS, TYPES, LARGE_TYPES, TYPE_ENDS];
+const PARTS: &[&[Function]] = &[
+    BARRIER,
+    &SMALL,
+    &LARGE,
+    COMMUNICATORS,
+    GROUPS,
+    LIFECYCLE,
+    REQUESTS,
+    FILES_AND_WINDOWS,
+    TYPES,
+    LARGE_TYPES,
+    TYPE_ENDS,
+];
 
 /// All of them.
 pub(super) static FUNCTIONS: [Function; total(PARTS)] = concat(PARTS);

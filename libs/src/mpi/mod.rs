@@ -2,8 +2,8 @@
 //!
 //! Data flow: [`functions`] says where arguments are; [`decoder`] gives each call to [`significance`] (what of its
 //! arguments counts on this member) or [`creation`] (new communicators); [`handles`] turns handles into names that are
-//! equal in every process, [`types`] follows derived types from their constructors, [`topology`] grids, and
-//! [`persistent`] keeps what a request stands for until it is started.
+//! equal in every process, [`types`] follows derived types from their constructors, [`topology`] grids, [`groups`]
+//! groups, and [`persistent`] keeps what a request stands for until it is started.
 //!
 //! Deliberately not here:
 //! - Point-to-point: its rate is an order of magnitude above that of collectives, and it has no place in the comparison
@@ -15,6 +15,7 @@
 mod creation;
 mod decoder;
 mod functions;
+mod groups;
 mod handles;
 mod persistent;
 mod significance;

@@ -200,6 +200,8 @@ fn compare_names(function: &Function, notes: &str) {
             Role::CommSize => &["size"],
             Role::CommRank => &["rank"],
             Role::Code => &["errorcode"],
+            Role::Group => &["group"],
+            Role::Tag => &["tag"],
             other => panic!("{}: no name for {other:?}", function.symbol),
         };
         assert!(expected.contains(&name), "{}: {:?} is '{name}'", function.symbol, arg.role);

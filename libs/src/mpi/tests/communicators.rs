@@ -78,6 +78,104 @@ fn copies_and_subsets() {
     assert_eq!(decode("MPI_Comm_create_from_group", &Recorded::new([0x99]), &process).lineage, Lineage::Unknown);
 }
 
+/// A decoder that has seen a group of these ranks of the world made, under this handle.
+fn with_group(rank: u32, ranks: &[i32], group: u64) -> (MpiDecoder, Process) {
+    let process = Process::member(rank, 4);
+    let mut decoder = MpiDecoder::new(MPICH);
+    let all = Recorded::new([WORLD, 0x99]);
+    decoder.enter(function("MPI_Comm_group"), &all.raw(), &process);
+    decoder.exit(function("MPI_Comm_group"), &all.raw(), 0, Some(0x50), &process);
+    let list = Recorded::new([0x50, ranks.len() as u64, 0x99, 0x99]).ints(ranks);
+    decoder.enter(function("MPI_Group_incl"), &list.raw(), &process);
+    decoder.exit(function("MPI_Group_incl"), &list.raw(), 0, Some(group), &process);
+    (decoder, process)
+}
+
+#[test]
+fn communicators_over_groups_are_told_apart_by_the_groups_ranks() {
+    let create = |rank, ranks: &[i32], group| {
+        let (mut decoder, process) = with_group(rank, ranks, group);
+        decoder.enter(function("MPI_Comm_create"), &Recorded::new([WORLD, group, 0x99]).raw(), &process)
+    };
+    // Handles differ between processes, ranks do not.
+    let (one, two, other) = (create(0, &[0, 1], 0x51), create(1, &[0, 1], 0x77), create(2, &[2, 3], 0x51));
+    assert_eq!((one.color, one.lineage, one.new_size), (two.color, Lineage::Colour, Some(2)));
+    assert_ne!(one.color, other.color);
+    assert_ne!(one.color, create(0, &[1, 0], 0x51).color, "another order is another communicator");
+}
+
+#[test]
+fn communicators_that_a_group_makes_alone_are_numbered() {
+    let (mut decoder, process) = with_group(1, &[1, 3], 0x51);
+    let (mut partner, other) = with_group(3, &[1, 3], 0x60);
+    let call = |decoder: &mut MpiDecoder, process: &Process, group, tag| {
+        let recorded = Recorded::new([WORLD, group, tag, 0x99]);
+        decoder.enter(function("MPI_Comm_create_group"), &recorded.raw(), process).new_identity
+    };
+    let first = call(&mut decoder, &process, 0x51, 5);
+    assert!(first.is_known());
+    assert_eq!(first, call(&mut partner, &other, 0x60, 5));
+    let second = call(&mut decoder, &process, 0x51, 5);
+    assert_ne!(first, second);
+    assert_eq!(second, call(&mut partner, &other, 0x60, 5));
+    assert_ne!(call(&mut decoder, &process, 0x51, 6), call(&mut partner, &other, 0x60, 7));
+}
+
+#[test]
+fn what_is_not_known_of_a_group_is_not_guessed() {
+    let unknown = |decoder: &mut MpiDecoder, process: &Process, comm, group| {
+        let create = Recorded::new([comm, group, 0x99]);
+        let alone = Recorded::new([comm, group, 5, 0x99]);
+        let both = [
+            decoder.enter(function("MPI_Comm_create"), &create.raw(), process),
+            decoder.enter(function("MPI_Comm_create_group"), &alone.raw(), process),
+        ];
+        both.iter().all(|decoded| decoded.lineage == Lineage::Unknown && !decoded.new_identity.is_known())
+    };
+    let (mut decoder, process) = with_group(0, &[0, 1], 0x51);
+    assert!(unknown(&mut decoder, &process, WORLD, 0x52), "a group that was never seen");
+    assert!(unknown(&mut decoder, &process, 0x8400_0001, 0x51), "its ranks are the world's, the parent is another");
+    decoder.enter(function("MPI_Group_free"), &Recorded::new([0x99]).handles32(&[0x51]).raw(), &process);
+    assert!(unknown(&mut decoder, &process, WORLD, 0x51), "a group that was freed");
+    let (mut decoder, process) = with_group(0, &[0, 9], 0x51);
+    assert!(unknown(&mut decoder, &process, WORLD, 0x51), "a rank that the old group has not");
+}
+
+#[test]
+fn leaving_ranks_out_lists_the_others() {
+    let (mut decoder, process) = with_group(0, &[0, 1], 0x51);
+    let rest = Recorded::new([0x50, 2, 0x99, 0x99]).ints(&[2, 3]);
+    decoder.enter(function("MPI_Group_excl"), &rest.raw(), &process);
+    decoder.exit(function("MPI_Group_excl"), &rest.raw(), 0, Some(0x52), &process);
+    let create = |decoder: &mut MpiDecoder, group| {
+        decoder.enter(function("MPI_Comm_create"), &Recorded::new([WORLD, group, 0x99]).raw(), &process).color
+    };
+    assert_eq!(create(&mut decoder, 0x51), create(&mut decoder, 0x52));
+}
+
+#[test]
+fn ranges_list_ranks() {
+    let (mut decoder, process) = with_group(0, &[3, 1], 0x51);
+    let mut create = |ranges: &[i32], count| {
+        let list = Recorded::new([0x50, count, 0x99, 0x99]).ints(ranges);
+        decoder.enter(function("MPI_Group_range_incl"), &list.raw(), &process);
+        decoder.exit(function("MPI_Group_range_incl"), &list.raw(), 0, Some(0x52), &process);
+        let call = |group| Recorded::new([WORLD, group, 0x99]);
+        let color = |decoded: Decoded| (decoded.lineage == Lineage::Colour).then_some(decoded.color);
+        let listed = color(decoder.enter(function("MPI_Comm_create"), &call(0x51).raw(), &process));
+        (listed, color(decoder.enter(function("MPI_Comm_create"), &call(0x52).raw(), &process)))
+    };
+    for same in [[3, 1, -2], [3, 0, -2]] {
+        let (listed, ranged) = create(&same, 1);
+        assert_eq!(listed, ranged, "{same:?}");
+    }
+    let (listed, ranged) = create(&[3, 3, 1, 1, 1, 1], 2);
+    assert_eq!(listed, ranged);
+    for (bad, count) in [([0, 9, 1], 1), ([0, 1, 0], 1), ([0, 1, 1], 2), ([i32::MIN, i32::MAX, 1], 1)] {
+        assert_eq!(create(&bad, count).1, None, "{bad:?}");
+    }
+}
+
 #[test]
 fn intercommunicators() {
     let process = Process::member(1, 4);
