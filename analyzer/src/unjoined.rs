@@ -3,7 +3,8 @@
 //! Their calls cannot be compared, and what waits in them waits for nobody knows whom. Both are said, never passed over.
 //! Those of one member have no other view and are whole.
 
-use rankdiff_trace::{OpKind, Provenance, RankSet};
+use rankdiff_trace::{CommRef, OpKind, Provenance, RankSet};
+use rustc_hash::FxHashMap;
 
 use crate::align::Alignment;
 use crate::comms::Comm;
@@ -47,6 +48,7 @@ impl Unjoined {
     pub(crate) fn of(alignment: &Alignment<'_>) -> Unjoined {
         let mut found = Unjoined::default();
         let world = alignment.attempt.world;
+        let messages = messages_by_comm(alignment);
         for (at, comm) in alignment.comms.list.iter().enumerate() {
             let collectives: usize = alignment.tracks(at).iter().map(|track| track.entries.len()).sum();
             if !comm.is_unjoined(world) {
@@ -58,12 +60,9 @@ impl Unjoined {
             let Some(stream) = comm.views.first().and_then(|view| alignment.attempt.streams.get(view.0)) else {
                 continue;
             };
-            let Some(number) = comm.views.first().map(|view| view.1.id) else { continue };
-            let messages = stream
-                .calls
-                .iter()
-                .filter(|call| call.comm == number && call.op.kind() == OpKind::PointToPoint && takes_position(call));
-            let calls = collectives as u64 + messages.count() as u64;
+            let Some(&(view, def)) = comm.views.first() else { continue };
+            let messages = messages.get(&(view, def.id)).copied().unwrap_or(0);
+            let calls = collectives as u64 + messages;
             if calls > 0 {
                 found.comms += 1;
                 found.calls += calls;
@@ -98,6 +97,17 @@ impl Unjoined {
         let text = format!("{}{views}", self.phrase()?);
         Some(Evidence { kind: "gap".to_owned(), ranks: self.ranks.clone(), text })
     }
+}
+
+/// Sends and receives by stream and communicator, counted in one pass: a job may have thousands of communicators.
+fn messages_by_comm(alignment: &Alignment<'_>) -> FxHashMap<(usize, CommRef), u64> {
+    let mut found = FxHashMap::default();
+    for (at, stream) in alignment.attempt.streams.iter().enumerate() {
+        for call in stream.calls.iter().filter(|call| call.op.kind() == OpKind::PointToPoint && takes_position(call)) {
+            *found.entry((at, call.comm)).or_default() += 1;
+        }
+    }
+    found
 }
 
 /// Blocking calls on such communicators that have not returned.
