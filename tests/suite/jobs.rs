@@ -140,8 +140,10 @@ fn recorded(case: &Case, drawn: Drawn, timeout: &str, job: &[String]) -> (Place,
     let (place, ended) = attempt(timeout);
     let log = JobLog::read(&place.logs());
     let other = (drawn.rank + 1) % drawn.ranks;
-    let too_soon = || ended.code == 124 && log.first_difference(drawn.rank, other, "world").is_none();
-    if matches!(case.at, At::Difference) && too_soon() { attempt(PATIENT) } else { (place, ended) }
+    let before_its_fault =
+        || matches!(case.at, At::Difference) && log.first_difference(drawn.rank, other, "world").is_none();
+    let too_soon = ended.code == 124 && (!case.codes.contains(&124) || before_its_fault());
+    if too_soon { attempt(PATIENT) } else { (place, ended) }
 }
 
 /// The message about what is wrong, if anything is. The trace is kept then.

@@ -7,13 +7,17 @@ use rankdiff_tests::{is_privileged, repetitions, report};
 use crate::jobs::{At, Case, Drawn, Who, all_well, check_faulty, check_healthy};
 
 /// What a launcher ends with depends on the library, and sometimes on the counts: a message may or may not fit.
+/// What becomes of the job depends on the library's algorithm for that size and number of ranks: it hangs, the library
+/// notices, or nobody does.
+const ANY_END: &[i32] = &[0, 14, 15, 16, 124];
+
 const FAULTY: &[Case] = &[
-    case("op", "code_divergence", None, At::Difference, Who::OddOneOut, &[124]),
-    case("root", "parameter_mismatch", Some("root"), At::Difference, Who::OddOneOut, &[124, 0, 14, 15, 16]),
+    case("op", "code_divergence", None, At::Difference, Who::OddOneOut, ANY_END),
+    case("root", "parameter_mismatch", Some("root"), At::Difference, Who::OddOneOut, ANY_END),
     case("redop", "parameter_mismatch", Some("redop"), At::Difference, Who::OddOneOut, &[0]),
     case("dtype", "parameter_mismatch", Some("dtype"), At::Difference, Who::OddOneOut, &[0]),
-    case("count", "parameter_mismatch", Some("count"), At::Difference, Who::OddOneOut, &[124, 14, 15, 16]),
-    case("missing", "code_divergence", None, At::Difference, Who::OddOneOut, &[124, 14, 15, 16]),
+    case("count", "parameter_mismatch", Some("count"), At::Difference, Who::OddOneOut, ANY_END),
+    case("missing", "code_divergence", None, At::Difference, Who::OddOneOut, ANY_END),
     Case {
         classes: &["uneven_inputs", "rank_failed"],
         ..case("early_exit", "", None, At::End, Who::Blamed, &[0, 1, 9, 15, 124])
@@ -24,16 +28,9 @@ const FAULTY: &[Case] = &[
     },
     case("killed", "rank_failed", None, At::End, Who::Failed, &[9, 137]),
     case("abort", "rank_failed", None, At::End, Who::Failed, &[3]),
-    case("blocking_vs_nonblocking", "code_divergence", None, At::Difference, Who::OddOneOut, &[124, 0]),
-    case("gatherv", "parameter_mismatch", Some("splits"), At::EachStep("MPI_Gatherv"), Who::Party, &[14, 15, 16, 124]),
-    case(
-        "alltoallv",
-        "parameter_mismatch",
-        Some("splits"),
-        At::EachStep("MPI_Alltoallv"),
-        Who::Party,
-        &[14, 15, 16, 124],
-    ),
+    case("blocking_vs_nonblocking", "code_divergence", None, At::Difference, Who::OddOneOut, ANY_END),
+    case("gatherv", "parameter_mismatch", Some("splits"), At::EachStep("MPI_Gatherv"), Who::Party, ANY_END),
+    case("alltoallv", "parameter_mismatch", Some("splits"), At::EachStep("MPI_Alltoallv"), Who::Party, ANY_END),
     case("comm_order", "order_inversion", None, At::Nowhere, Who::InCircle, &[124]),
 ];
 
