@@ -6,7 +6,7 @@
 use rankdiff_trace::{Call, CallFlags, Completion, GapCause, OpKind, Semantics, Signature, SiteRef, TypeTable};
 use rustc_hash::FxHashMap;
 
-use crate::comms::Comms;
+use crate::comms::{Comm, Comms};
 use crate::stream::{Attempt, RankStream};
 use crate::tables::Tables;
 
@@ -154,7 +154,7 @@ impl<'a> Index<'a> {
         for comm_at in present {
             let calls = by_comm.remove(&comm_at).unwrap_or_default();
             let Some(comm) = comms.get(comm_at) else { continue };
-            let mut track = self.track(at, stream, calls, comm.creation_unseen);
+            let mut track = self.track(at, stream, calls, comm);
             if track.entries.is_empty() {
                 track.blind_before = stream.in_parts || starts_blind(stream, u64::MAX);
             }
@@ -172,8 +172,9 @@ impl<'a> Index<'a> {
         at: usize,
         stream: &RankStream<'a>,
         calls: Vec<(Option<u64>, Entry<'a>)>,
-        creation_unseen: bool,
+        comm: &Comm<'_>,
     ) -> Track<'a> {
+        let creation_unseen = comm.creation_unseen;
         let mut track = Track {
             stream: at,
             rank: stream.rank,
@@ -197,7 +198,16 @@ impl<'a> Index<'a> {
         let mut next = 0;
         let mut last_enter = first;
         let mut left_out = 0_usize;
+        // A call that returned an error to a program that goes on may have been refused before anybody else learnt of it,
+        // or have failed half way: nothing says whether it took a position.
+        let failed =
+            |call: &Call| comm.semantics.contains(Semantics::BLOCKING) && call.result.is_some_and(|result| result != 0);
+        let mut after_error = false;
         for (seq, mut entry) in calls {
+            after_error |= failed(entry.call);
+            if after_error {
+                continue;
+            }
             entry.pos = match seq {
                 // Positions are counted; no job makes so many calls, and sums of smaller ones cannot overflow.
                 Some(seq) if seq > HIGHEST => {
@@ -228,6 +238,9 @@ impl<'a> Index<'a> {
         }
         if stream.in_parts {
             track.blind_after = Some("other calls are in another recording of the process".to_owned());
+        } else if after_error {
+            track.blind_after =
+                Some("a call returned an error: those from there on have no certain position".to_owned());
         } else if left_out > 0 {
             track.blind_after = Some(format!("{left_out} calls have no position that could be used"));
         } else {

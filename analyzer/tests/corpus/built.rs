@@ -141,6 +141,24 @@ fn a_member_that_sends_nothing_hides_no_difference_between_the_others() {
 }
 
 #[test]
+fn a_call_that_returned_an_error_takes_no_certain_position() {
+    // Rank 1's first broadcast is refused for its count, it goes on; or the same without an error, which is a difference.
+    let run = |result| {
+        let fine = |rank| {
+            let p = Process::new(rank, 3).call(Op::AllReduce, 1, 4, false).call(Op::Broadcast, 1, 4, false);
+            p.call(Op::Barrier, 1, 0, false).end(Life::Exited(0), 200)
+        };
+        let mut p = Process::new(1, 3).call(Op::AllReduce, 1, 4, false).call(Op::Broadcast, 1, 9, false);
+        p.0.calls.last_mut().expect("a call").result = Some(result);
+        let p = p.call(Op::Broadcast, 1, 4, false).call(Op::Barrier, 1, 0, false);
+        report(vec![fine(0), p.end(Life::Exited(0), 200), fine(2)])
+    };
+    let refused = run(2);
+    assert_eq!(refused.class, Class::Clean, "{refused:?}");
+    assert_ne!(run(0).class, Class::Clean);
+}
+
+#[test]
 fn vectors_are_paired_where_a_member_has_not_come() {
     let vectors = |mut p: Process, count, recvs: &[u64]| {
         let call = p.0.calls.last_mut().expect("a call");
