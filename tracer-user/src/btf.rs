@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn the_running_kernel_has_what_the_programs_need() {
         if !std::path::Path::new(KERNEL_BTF).exists() {
-            println!("SKIPPED: this kernel has no {KERNEL_BTF}");
+            crate::skip::skipped(format_args!("this kernel has no {KERNEL_BTF}"));
             return;
         }
         let config = config(&Types::of_kernel().expect("readable"));

@@ -29,6 +29,8 @@ pub mod procfs;
 pub mod record;
 pub mod session;
 pub mod sites;
+#[cfg(test)]
+mod skip;
 pub mod snapshot;
 pub mod symbols;
 pub mod thread;

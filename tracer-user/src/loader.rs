@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn this_machines_cache_knows_its_c_library() {
         let Ok(bytes) = fs::read(CACHE) else {
-            println!("SKIPPED: no {CACHE}");
+            crate::skip::skipped(format_args!("no {CACHE}"));
             return;
         };
         assert!(parse_cache(&bytes).contains_key("libc.so.6"));
@@ -258,7 +258,7 @@ mod tests {
         let (a, b) = (dir.path().join("a"), dir.path().join("b"));
         let into_b = format!("-L{}", b.display());
         if !library(&b, "leaf", &[]) {
-            println!("SKIPPED: no gcc");
+            crate::skip::skipped(format_args!("no gcc"));
             return;
         }
         assert!(library(

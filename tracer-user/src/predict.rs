@@ -313,7 +313,7 @@ mod tests {
         };
         let library = dir.path().join("libmpi.so.40");
         if !gcc(&library, &["-Wl,-soname,libmpi.so.40"]) {
-            println!("SKIPPED: no gcc");
+            crate::skip::skipped(format_args!("no gcc"));
             return;
         }
         let library = library.to_str().expect("text");

@@ -120,10 +120,18 @@ int main(int argc, char **argv) {
 }
 "#;
 
+/// Says that a test ends early; it fails where nothing may be skipped, unless it is this program run without rights.
+fn skipped(why: std::fmt::Arguments<'_>) {
+    println!("SKIPPED: {why}");
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| value == "1");
+    let required = is_set("RANKDIFF_REQUIRE_PRIVILEGED") && !is_set("RANKDIFF_TEST_UNPRIVILEGED");
+    assert!(!required, "may not be skipped: {why}");
+}
+
 fn permitted() -> bool {
     let missing = privilege::missing();
     for requirement in &missing {
-        println!("SKIPPED: {requirement}");
+        skipped(format_args!("{requirement}"));
     }
     missing.is_empty()
 }
@@ -135,7 +143,7 @@ fn build(folder: &Path, name: &str, text: &str, args: &[&str]) -> Option<PathBuf
     if status.is_ok_and(|status| status.success()) {
         return Some(out);
     }
-    println!("SKIPPED: no gcc");
+    skipped(format_args!("no gcc"));
     None
 }
 
@@ -366,7 +374,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
     fs::write(&source, MPI_PROGRAM).expect("writable");
     let built = Command::new(compiler).arg("-o").arg(&program).arg(&source).status();
     if !built.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no {compiler}");
+        skipped(format_args!("no {compiler}"));
         return;
     }
     let mut command: Vec<std::ffi::OsString> = launcher.iter().map(Into::into).collect();
@@ -398,7 +406,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
     let launcher_pid = child.id();
     let status = child.wait().expect("own child");
     if !status.success() {
-        println!("SKIPPED: {launcher:?} does not run here: {status}");
+        skipped(format_args!("{launcher:?} does not run here: {status}"));
         return;
     }
     let records = drain(&mut rings, |record| record.kind() == kind::TASK_END && record.tgid() == launcher_pid);
@@ -510,7 +518,7 @@ fn as_user(capabilities: &str) -> Option<String> {
         .env("RANKDIFF_TEST_UNPRIVILEGED", "1")
         .output();
     let Some(output) = run.ok().filter(|output| output.status.success()) else {
-        println!("SKIPPED: setpriv does not run here");
+        skipped(format_args!("setpriv does not run here"));
         return None;
     };
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
@@ -525,7 +533,7 @@ fn without_rights_the_error_says_what_is_missing_and_what_to_do() {
 #[test]
 fn two_smaller_capabilities_do_on_a_newer_kernel() {
     if privilege::kernel_release().is_none_or(|release| release < (6, 6)) {
-        println!("SKIPPED: this kernel is older than 6.6");
+        skipped(format_args!("this kernel is older than 6.6"));
         return;
     }
     let Some(text) = as_user("-all,+bpf,+perfmon") else { return };

@@ -19,7 +19,7 @@ fn build(folder: &Path, name: &str, text: &str, args: &[&str]) -> Option<PathBuf
     if status.is_ok_and(|status| status.success()) {
         return Some(out);
     }
-    println!("SKIPPED: no gcc");
+    crate::skip::skipped(format_args!("no gcc"));
     None
 }
 

@@ -45,7 +45,7 @@ fn build(folder: &Path, name: &str, text: &str, args: &[&str]) -> Option<PathBuf
     if command.status().is_ok_and(|status| status.success()) {
         return Some(out);
     }
-    println!("SKIPPED: no gcc");
+    crate::skip::skipped(format_args!("no gcc"));
     None
 }
 
@@ -136,7 +136,7 @@ fn a_function_whose_start_takes_no_probe_is_a_note() {
 fn the_dynamic_linker_has_a_hook() {
     let path = Path::new("/lib64/ld-linux-x86-64.so.2");
     if !path.exists() {
-        println!("SKIPPED: no {}", path.display());
+        crate::skip::skipped(format_args!("no {}", path.display()));
         return;
     }
     let found = plan(path, &options()).expect("readable").expect("the hook");
@@ -171,7 +171,7 @@ fn the_installed_mpi_libraries_are_probed_where_it_is_cheap() {
     for path in ["/usr/lib/x86_64-linux-gnu/libmpi.so.40", "/usr/lib/x86_64-linux-gnu/libmpich.so.12"] {
         let path = Path::new(path);
         if !path.exists() {
-            println!("SKIPPED: {} is not installed", path.display());
+            crate::skip::skipped(format_args!("{} is not installed", path.display()));
             continue;
         }
         let found = plan(path, &PlanOptions { libraries: LIBRARIES, ..options() }).expect("readable").expect("MPI");

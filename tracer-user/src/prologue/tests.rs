@@ -149,7 +149,7 @@ fn gcc_makes_no_function_whose_probe_is_dear() {
         let out = dir.path().join("f.so");
         let built = Command::new("gcc").args(["-shared", "-fPIC", "-o"]).arg(&out).arg(&source).args(flags).status();
         if !built.is_ok_and(|status| status.success()) {
-            println!("SKIPPED: no gcc");
+            crate::skip::skipped(format_args!("no gcc"));
             return;
         }
         let elf = ElfInfo::read(&out).expect("just built");
@@ -326,7 +326,7 @@ fn is_argument_register(name: &str) -> bool {
 /// Every exported function of the libraries that are installed, named by `prefix`.
 fn check_library(path: &Path, prefixes: &[&str]) {
     if !path.exists() {
-        println!("SKIPPED: {} is not installed", path.display());
+        crate::skip::skipped(format_args!("{} is not installed", path.display()));
         return;
     }
     let elf = ElfInfo::read(path).expect("an installed library");
@@ -337,7 +337,7 @@ fn check_library(path: &Path, prefixes: &[&str]) {
     let from = functions.iter().map(|function| function.address).min().expect("it has some");
     let to = functions.iter().map(|function| function.address + function.size).max().expect("it has some");
     let Some(text) = disassemble(path, from, to) else {
-        println!("SKIPPED: no objdump");
+        crate::skip::skipped(format_args!("no objdump"));
         return;
     };
     let lines = lines(&text, &functions);
@@ -377,8 +377,8 @@ fn every_function_of_open_mpi_has_the_best_place() {
 #[test]
 fn every_function_of_nccl_has_the_best_place() {
     // Not a package of the system: the folder of a wheel is given by whoever has one.
-    let Some(path) = std::env::var_os("RANKDIFF_TEST_NCCL") else {
-        println!("SKIPPED: RANKDIFF_TEST_NCCL does not name a libnccl.so");
+    let Some(path) = std::env::var_os("RANKDIFF_NCCL") else {
+        crate::skip::skipped(format_args!("RANKDIFF_NCCL does not name a libnccl.so"));
         return;
     };
     check_library(Path::new(&path), &["nccl", "pnccl"]);
