@@ -2,20 +2,24 @@
 //!
 //! Here the members of each communicator are compared position by position; what a difference means is `diverge`'s part.
 
+use std::collections::BTreeMap;
+
 use rankdiff_trace::{Call, Op, Part, RankSet, Unit};
 use rustc_hash::FxHashSet;
 
 use crate::comms::{Comm, Comms};
 use crate::deaths::{self, Deaths};
 use crate::diverge::{self, Divergence};
+use crate::elision::{self, Elision};
 use crate::index::{Base, Entry, Index, Progress, Track};
 use crate::lateness::{self, Late};
 use crate::messages::{self, Messages};
 use crate::options::Options;
+use crate::outline::Facts;
 use crate::quiet::{self, Quiet};
 use crate::rebase;
 use crate::state::{self, RankState};
-use crate::stream::Attempt;
+use crate::stream::{Attempt, RankStream};
 use crate::tables::Tables;
 use crate::vectors::{self, Pair};
 use crate::waits::{self, Waits};
@@ -24,6 +28,7 @@ use crate::waits::{self, Waits};
 #[derive(Debug)]
 pub(crate) struct Alignment<'a> {
     pub(crate) options: &'a Options,
+    pub(crate) facts: Option<&'a Facts>,
     pub(crate) attempt: &'a Attempt<'a>,
     pub(crate) comms: Comms<'a>,
     pub(crate) tables: Tables,
@@ -88,7 +93,8 @@ pub(crate) struct Comparison {
 const KEPT: usize = 4096;
 
 impl<'a> Alignment<'a> {
-    pub(crate) fn build(attempt: &'a Attempt<'a>, options: &'a Options) -> Alignment<'a> {
+    /// `facts`: what was left out of the traces, if something was.
+    pub(crate) fn build(attempt: &'a Attempt<'a>, options: &'a Options, facts: Option<&'a Facts>) -> Alignment<'a> {
         let comms = Comms::join(attempt);
         let mut tables = Tables::default();
         let mut index = Index::build(attempt, &comms, &mut tables);
@@ -108,6 +114,7 @@ impl<'a> Alignment<'a> {
         let longest = compared.iter().filter_map(|one| one.latest).map(|latest| latest.0).max().unwrap_or(0);
         let mut alignment = Alignment {
             options,
+            facts,
             attempt,
             states: state::all(attempt),
             comms,
@@ -142,9 +149,27 @@ impl<'a> Alignment<'a> {
         self.index.tracks.get(comm).map_or(&[], Vec::as_slice)
     }
 
+    /// A rank's calls by communicator.
+    pub(crate) fn tracks_of(&self, rank: u32) -> impl Iterator<Item = (usize, &Track<'a>)> {
+        let places = self.index.of_rank.get(&rank).map_or(&[][..], Vec::as_slice);
+        places.iter().filter_map(|&(comm, at)| Some((comm, self.track(comm, at)?)))
+    }
+
     /// A track of a communicator.
     pub(crate) fn track(&self, comm: usize, at: usize) -> Option<&Track<'a>> {
         self.tracks(comm).get(at)
+    }
+
+    /// The decoded call of a member at a position, or one that is known to be equal: with the member that made it.
+    pub(crate) fn call_at<'t>(
+        &'t self,
+        comm: usize,
+        track: &'t Track<'a>,
+        pos: u64,
+    ) -> Option<(&'t Track<'a>, &'t Entry<'a>)> {
+        let other = || elision::stand_in(self.tracks(comm), track, pos);
+        let held = if track.at(pos).is_some() { Some(track) } else { other() }?;
+        Some((held, held.at(pos)?))
     }
 
     /// The ranks of some tracks.
@@ -193,48 +218,56 @@ fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables:
         return found;
     }
     let usable: Vec<usize> = (0..tracks.len())
-        .filter(|&at| tracks.get(at).is_some_and(|track| track.base != Base::Unknown && !track.entries.is_empty()))
+        .filter(|&at| tracks.get(at).is_some_and(|track| track.base != Base::Unknown && !track.is_empty()))
         .collect();
-    let low = usable.iter().filter_map(|&at| tracks.get(at)?.entries.first()).map(|entry| entry.pos).min();
+    let low = usable.iter().filter_map(|&at| tracks.get(at)?.first()).min();
     let high = usable.iter().filter_map(|&at| tracks.get(at)).map(Track::end).max();
     let (Some(low), Some(high)) = (low, high) else { return found };
-    let clocks = attempt.streams.iter().all(|stream| stream.has_clock);
+    let clocks = attempt.streams.iter().all(RankStream::has_clock);
     let everybody = comm.members.len();
     let mut present: Vec<(usize, &Entry<'_>)> = Vec::with_capacity(usable.len());
-    let mut cursors: Vec<usize> = vec![0; usable.len()];
-    let mut pos = low;
-    while pos < high {
+    let elision = Elision::of(tracks);
+    // A hole on all members costs nothing: a hostile file could name any number of positions.
+    found.positions = high.saturating_sub(low);
+    // Who comes to which position next.
+    let mut coming: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    let mut cursors: Vec<usize> = vec![0; tracks.len()];
+    let entry_of = |at: usize, cursor: usize| tracks.get(at).and_then(|track| track.entries.get(cursor));
+    for &at in &usable {
+        if let Some(entry) = entry_of(at, 0) {
+            coming.entry(entry.pos).or_default().push(at);
+        }
+    }
+    let mut spare: Vec<usize> = Vec::new();
+    while let Some((pos, mut here)) = coming.pop_first() {
+        here.sort_unstable();
         present.clear();
-        let mut next = u64::MAX;
-        for (&at, cursor) in usable.iter().zip(&mut cursors) {
-            let Some(entry) = tracks.get(at).and_then(|track| track.entries.get(*cursor)) else { continue };
-            if entry.pos == pos {
-                present.push((at, entry));
-                *cursor += 1;
-            } else {
-                next = next.min(entry.pos);
+        for &at in &here {
+            let Some(cursor) = cursors.get_mut(at) else { continue };
+            present.extend(entry_of(at, *cursor).map(|entry| (at, entry)));
+            *cursor += 1;
+            if let Some(next) = entry_of(at, *cursor) {
+                coming.entry(next.pos).or_insert_with(|| std::mem::take(&mut spare)).push(at);
             }
         }
-        if present.is_empty() {
-            // A hole on all members: nobody saw these calls, and a hostile file could name any number of them.
-            found.positions = found.positions.saturating_add(next.saturating_sub(pos));
-            pos = next;
-            continue;
-        }
-        found.positions += 1;
+        here.clear();
+        spare = here;
         found.complete += u64::from(present.len() == everybody);
         if present.len() > 1 {
-            at_position(&mut found, comm, tracks, pos, &present, tables);
+            at_position(&mut found, comm, tracks, pos, &present, tables, &elision);
         }
         if clocks && present.len() == everybody && found.mismatches.is_empty() {
-            let time = |(at, entry): &(usize, &Entry<'_>)| {
-                let stream = tracks.get(*at).and_then(|track| attempt.streams.get(track.stream));
-                stream.map_or(0, |stream| stream.time(entry.call.enter))
-            };
+            let stream_of = |at: usize| tracks.get(at).and_then(|track| attempt.streams.get(track.stream));
+            let time =
+                |(at, entry): &(usize, &Entry<'_>)| stream_of(*at).map_or(0, |stream| stream.time(entry.call.enter));
             let last = present.iter().max_by_key(|one| time(one));
-            let first = present.iter().map(time).min();
+            let first = present.iter().min_by_key(|one| time(one));
             if let (Some(last), Some(first)) = (last, first) {
-                let late = time(last) - first;
+                // What the clocks may be apart is no lateness.
+                let doubt = stream_of(last.0)
+                    .zip(stream_of(first.0))
+                    .map_or(0, |(a, b)| a.clock.doubt_between(last.1.call.enter, &b.clock, first.1.call.enter));
+                let late = time(last).saturating_sub(time(first)).saturating_sub(doubt).max(0);
                 // A call that is still pending is no measure of what is usual here.
                 let done = present.iter().all(|(_, entry)| entry.progress != Progress::Pending);
                 if done && found.latest.is_none_or(|held| held.0 < late) {
@@ -242,7 +275,9 @@ fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables:
                 }
             }
         }
-        pos += 1;
+    }
+    if elision.any() && usable.len() == everybody {
+        found.complete = Elision::common(tracks, &usable);
     }
     found
 }
@@ -254,11 +289,13 @@ fn at_position(
     pos: u64,
     present: &[(usize, &Entry<'_>)],
     tables: &Tables,
+    elision: &Elision,
 ) {
     let Some((_, first)) = present.first() else { return };
     if present.iter().any(|(_, entry)| entry.sig != first.sig)
-        && let Some((groups, what)) = group(present, tables)
+        && let Some((mut groups, what)) = group(present, tables)
     {
+        elision.extend(&mut groups, tracks, pos);
         if found.mismatches.len() < KEPT {
             found.mismatches.push(Mismatch { pos, what, groups, pairs: Vec::new() });
         }
@@ -278,7 +315,11 @@ fn at_position(
     let meaning = (first.site, first.label);
     if present.iter().all(|(_, entry)| (entry.site, entry.label) == meaning) {
         found.met.insert(meaning);
-    } else if found.meanings.len() < KEPT && present.iter().all(|(_, entry)| entry.site != 0) {
+    } else if found.meanings.len() < KEPT
+        && present.iter().all(|(_, entry)| entry.site != 0)
+        && !(elision.any() && tracks.iter().any(|track| track.elides(pos)))
+    {
+        // What call sites say is known only where all of them are.
         found.meanings.push(pos);
     }
 }

@@ -292,7 +292,11 @@ mod tests {
     use rankdiff_trace::{CommDef, CommIdentity, CommRef, ProcessTrace, Provenance, RankDef};
 
     use super::Comms;
-    use crate::stream::attempts;
+    use crate::stream::{self, Attempt};
+
+    fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
+        stream::attempts(traces, &std::collections::BTreeMap::new())
+    }
 
     fn trace(rank: u32, comms: Vec<CommDef>) -> ProcessTrace {
         let ranks = vec![RankDef { rank, world: Some(4), ..RankDef::default() }];

@@ -1,10 +1,12 @@
 //! What was seen of the job and what was not.
 
-use rankdiff_trace::{GapCause, RankSet};
+use rankdiff_trace::{GapCause, ProcessTrace, RankSet};
+use rustc_hash::FxHashSet;
 
 use crate::align::Alignment;
-use crate::finding::{Coverage, Evidence};
+use crate::finding::{Coverage, Decoding, Evidence};
 use crate::index::Base;
+use crate::outline::Facts;
 use crate::unjoined::Unjoined;
 use crate::words::counted;
 
@@ -22,17 +24,53 @@ pub(crate) fn of(alignment: &Alignment<'_>) -> Coverage {
         .iter()
         .fold((0_u64, 0_u64), |sum, one| (sum.0.saturating_add(one.complete), sum.1.saturating_add(one.positions)));
     let unjoined = Unjoined::of(alignment);
+    let complete = complete.saturating_sub(alignment.facts.map_or(0, |facts| facts.unproven));
     let share = if positions == 0 { 1.0 } else { complete as f64 / positions as f64 };
     Coverage {
         ranks_expected: world as usize,
         missing: known.difference(&seen),
         ranks_seen: seen,
         truncated: alignment.states.iter().filter(|state| state.torn).map(|state| state.rank).collect(),
-        gaps: gaps(alignment).into_iter().chain(unjoined.gap()).collect(),
-        calls: alignment.attempt.streams.iter().map(|stream| stream.calls.len() as u64).sum(),
+        gaps: gaps(alignment).into_iter().chain(unjoined.gap()).chain(open(alignment)).collect(),
+        calls: calls(alignment),
         compared: share * unjoined.comparable_share(),
+        clocks: alignment.attempt.clocks.clone(),
+        decoding: alignment.facts.and_then(decoding),
         problems: alignment.problems.clone(),
     }
+}
+
+/// What digests left open and was not decoded.
+fn open(alignment: &Alignment<'_>) -> impl Iterator<Item = Evidence> {
+    let texts = alignment.facts.map_or(&[][..], |facts| facts.open.as_slice());
+    texts.iter().map(|text| Evidence { kind: "gap".to_owned(), ranks: RankSet::new(), text: text.clone() })
+}
+
+fn decoding(facts: &Facts) -> Option<Decoding> {
+    let (blocks, of) = facts.blocks;
+    (blocks < of).then(|| Decoding {
+        blocks,
+        of,
+        text: format!(
+            "agreement is proven by digests, {blocks} of {} of calls decoded; call sites, labels and lateness of the \
+             other calls were not looked at (--decode all does)",
+            counted(of, "block")
+        ),
+    })
+}
+
+/// Calls of the attempt's ranks, decoded or not.
+fn calls(alignment: &Alignment<'_>) -> u64 {
+    let mut counted: FxHashSet<*const ProcessTrace> = FxHashSet::default();
+    let streams = alignment.attempt.streams.iter().map(|stream| {
+        // Whose of a process's ranks the calls are that were not decoded is not known.
+        match stream.trace.has_elided() {
+            true if counted.insert(std::ptr::from_ref(stream.trace)) => stream.trace.call_count(),
+            true => 0,
+            false => stream.calls.len() as u64,
+        }
+    });
+    streams.sum()
 }
 
 /// The gaps of all ranks in words, alike ones together.
@@ -53,7 +91,9 @@ pub(crate) fn gaps(alignment: &Alignment<'_>) -> Vec<Evidence> {
             let last = stream.calls.iter().take_while(|call| call.enter <= gap.after).count();
             let place = match gap.cause {
                 GapCause::LateAttach | GapCause::Unprobed => first_seen(alignment, at),
-                _ if gap.after > 0 && last > 0 => format!(", after the {last}. call seen of the rank"),
+                _ if gap.after > 0 && last > 0 && !stream.trace.has_elided() => {
+                    format!(", after the {last}. call seen of the rank")
+                }
                 _ => String::new(),
             };
             note(stream.rank, format!("{what} {}{place}", gap.cause.describe()));

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 
-use rankdiff_trace::{Call, Completion, Op, OpKind, RankSet};
+use rankdiff_trace::frontier::FRONTIER_CALLS;
+use rankdiff_trace::{Call, CommRef, Completion, Op, OpKind, RankSet};
 
 use crate::align::Alignment;
 use crate::index::takes_position;
+use crate::stream::RankStream;
 
 /// A call of a creation.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +48,9 @@ pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
     for (at, stream) in alignment.attempt.streams.iter().enumerate() {
         let mut ordinals: BTreeMap<usize, u64> = BTreeMap::new();
         for &call in &stream.calls {
-            if call.op.kind() != OpKind::CommCreate || !takes_position(call) {
+            // Without a number nobody knows how many stand before it among the calls that were not decoded.
+            let unplaced = call.seq.is_none() && call.comm != CommRef::NONE && stream.trace.has_elided();
+            if call.op.kind() != OpKind::CommCreate || !takes_position(call) || unplaced {
                 continue;
             }
             let parent = alignment.comms.of(at, call.comm);
@@ -92,7 +96,7 @@ fn creation<'a>(alignment: &Alignment<'a>, key: Key, callers: Vec<Caller<'a>>) -
     let rank = |stream: usize| alignment.attempt.streams.get(stream).map(|stream| stream.rank);
     let called: RankSet = callers.iter().filter_map(|caller| rank(caller.stream)).collect();
     let (missing, unsure) =
-        expected.difference(&called).iter().partition::<Vec<u32>, _>(|rank| may_be_missed(alignment, *rank, sole));
+        expected.difference(&called).iter().partition::<Vec<u32>, _>(|rank| may_be_missed(alignment, *rank, sole, key));
     Creation {
         comm: sole.or(parent),
         conflict: conflict(alignment, &callers),
@@ -103,14 +107,36 @@ fn creation<'a>(alignment: &Alignment<'a>, key: Key, callers: Vec<Caller<'a>>) -
 }
 
 /// Whether the absence of a call on this rank says anything.
-fn may_be_missed(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
-    let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
-    !uses(alignment, rank, made) && !stream.has_gaps()
+fn may_be_missed(alignment: &Alignment<'_>, rank: u32, made: Option<usize>, key: Key) -> bool {
+    let Some(at) = alignment.stream_of(rank) else { return false };
+    let Some(stream) = alignment.attempt.streams.get(at) else { return false };
+    !uses(alignment, rank, made) && !stream.has_gaps() && shows(alignment, at, stream, key)
+}
+
+/// Whether the rank's creation at this place would be among its calls if it had made it: of calls that were not all
+/// decoded, the last creations on each communicator are there.
+fn shows(alignment: &Alignment<'_>, at: usize, stream: &RankStream<'_>, key: Key) -> bool {
+    if !stream.trace.has_elided() {
+        return true;
+    }
+    let is_there = |call: &&&Call| {
+        call.op.kind() == OpKind::CommCreate
+            && match key {
+                Key::OnParent(parent, _) => alignment.comms.of(at, call.comm) == Some(parent),
+                Key::Made(_) => call.comm == CommRef::NONE,
+            }
+    };
+    let shown = || stream.calls.iter().filter(is_there);
+    let later = match key {
+        Key::OnParent(_, ordinal) => shown().any(|call| call.seq.is_some_and(|seq| seq < ordinal)),
+        Key::Made(_) => false,
+    };
+    stream.trace.closed && (later || shown().count() < FRONTIER_CALLS)
 }
 
 /// Whether the rank made calls on the communicator, and so must have it.
 fn uses(alignment: &Alignment<'_>, rank: u32, made: Option<usize>) -> bool {
-    made.is_some_and(|made| alignment.tracks(made).iter().any(|track| track.rank == rank && !track.entries.is_empty()))
+    made.is_some_and(|made| alignment.tracks(made).iter().any(|track| track.rank == rank && !track.is_empty()))
 }
 
 /// Callers of one ordinal that do not mean the same: other operations, or groups that share members but not their list.

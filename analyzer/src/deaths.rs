@@ -22,6 +22,8 @@ pub(crate) struct Deaths {
     pub(crate) by_launcher: RankSet,
     /// The job's own time-out has passed.
     pub(crate) watchdog: bool,
+    /// Who ended first decided whose fault it is, and the clocks may be so far apart (ns) that another order is possible.
+    pub(crate) order_in_doubt: Option<i64>,
 }
 
 pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
@@ -29,12 +31,13 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
     let mut failed: Vec<&RankState<'_>> = alignment.states.iter().filter(|state| state.failed()).collect();
     failed.sort_by_key(|state| (when(alignment, state), state.rank));
     let aborted = failed.iter().any(|state| state.aborted.is_some());
-    for state in failed {
+    // What each end was taken to be whose order decides it, with its rank.
+    let mut by_order: Vec<u32> = Vec::new();
+    for &state in &failed {
         let timed_out = says_timeout(state);
         deaths.watchdog |= timed_out || matches!(state.ended, Some((_, How::Signal(_, EndedBy::Watchdog))));
         let waiting = is_waiting(alignment, state.rank);
-        let earlier = !deaths.roots.is_empty();
-        let collateral = match &state.ended {
+        let is_collateral = |earlier: bool| match &state.ended {
             _ if state.aborted.is_some() => false,
             _ if aborted => true,
             Some((_, How::Signal(signal, by))) => match by {
@@ -55,17 +58,41 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
             }
             None => false,
         };
-        if collateral {
+        if is_collateral(true) != is_collateral(false) {
+            by_order.push(state.rank);
+        }
+        if is_collateral(!deaths.roots.is_empty()) {
             deaths.collateral.insert(state.rank);
         } else {
             deaths.roots.push(state.rank);
         }
     }
+    deaths.order_in_doubt = order_in_doubt(alignment, &deaths, &failed, &by_order);
     if deaths.roots.is_empty() && !deaths.collateral.is_empty() {
         deaths.roots = left_first(alignment, &deaths.collateral);
         deaths.by_launcher = launcher_alone(alignment, &deaths);
     }
     deaths
+}
+
+/// How far the clocks may be apart where that leaves open whether the first root ended before the others. `by_order`: ranks
+/// whose end would be taken for something else if the order was another one.
+fn order_in_doubt(
+    alignment: &Alignment<'_>,
+    deaths: &Deaths,
+    failed: &[&RankState<'_>],
+    by_order: &[u32],
+) -> Option<i64> {
+    let first = *deaths.roots.first()?;
+    let stream = |rank: u32| alignment.attempt.streams.get(alignment.stream_of(rank)?);
+    let (own, ended) = (stream(first)?, when(alignment, alignment.state_of(first)?));
+    let others = failed.iter().filter(|other| other.rank != first);
+    let concerned = others.filter(|other| by_order.contains(&first) || by_order.contains(&other.rank));
+    let doubts = concerned.filter_map(|other| {
+        let doubt = own.clock.doubt_at_end(&stream(other.rank)?.clock);
+        (when(alignment, other).saturating_sub(ended) < doubt).then_some(doubt)
+    });
+    doubts.max()
 }
 
 /// Where every death is somebody else's doing: ranks that left without a shutdown before the first of them.

@@ -117,8 +117,18 @@ fn is_alike(alignment: &Alignment<'_>, one: &Divergence, other: &Divergence) -> 
     };
     one.what == other.what
         && std::mem::discriminant(&one.kind) == std::mem::discriminant(&other.kind)
-        && one.groups == other.groups
+        && alike(&one.groups, &other.groups)
         && sites(one) == sites(other)
+}
+
+/// Whether the same members stand on each side. Which of them were decoded may differ from place to place.
+fn alike(one: &[Vec<usize>], other: &[Vec<usize>]) -> bool {
+    let sorted = |group: &Vec<usize>| {
+        let mut group = group.clone();
+        group.sort_unstable();
+        group
+    };
+    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a == b || sorted(a) == sorted(b))
 }
 
 fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismatch: &Mismatch) -> Option<Divergence> {
@@ -199,7 +209,9 @@ fn resumes(compared: &Comparison, major: &Track<'_>, minor: &Track<'_>, pos: u64
         return false;
     }
     // Later differences that are as rare as this one are faults of their own; a run of them is a shift.
-    let common_end = major.end().min(minor.end());
+    // Calls that were not decoded tell nothing.
+    let end = |track: &Track<'_>| if track.made.is_empty() { track.end() } else { track.known_to(pos) };
+    let common_end = end(major).min(end(minor));
     let after = compared.mismatches.iter().filter(|other| other.pos > pos && other.pos < common_end).count() as u64;
     after.saturating_mul(4) <= common_end.saturating_sub(pos + 1)
 }
@@ -346,9 +358,9 @@ fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
     let tracks = alignment.tracks(comm);
     let usable: Vec<usize> = (0..tracks.len())
         .filter(|&at| {
-            tracks.get(at).is_some_and(|track| {
-                track.base == Base::Known && track.blind_after.is_none() && !track.entries.is_empty()
-            })
+            tracks
+                .get(at)
+                .is_some_and(|track| track.base == Base::Known && track.blind_after.is_none() && !track.is_empty())
         })
         .collect();
     let end = |at: usize| tracks.get(at).map_or(0, Track::end);
@@ -357,7 +369,12 @@ fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
         .map(|longer| usable.iter().copied().filter(|&at| (end(at) > short) == longer).collect::<Vec<usize>>());
     let [longer, shorter] = groups;
     let (major, minor) = if longer.len() >= shorter.len() { (longer, shorter) } else { (shorter, longer) };
-    let (a, b) = (tracks.get(*major.first()?)?, tracks.get(*minor.first()?)?);
+    // One of each side whose calls before that were decoded.
+    let speaker = |side: &[usize]| {
+        let decoded = |at: &&usize| tracks.get(**at).is_some_and(|track| track.known_from(short) < short);
+        tracks.get(*side.iter().find(decoded).or(side.first())?)
+    };
+    let (a, b) = (speaker(&major)?, speaker(&minor)?);
     let by_sites = shift::find(a, b, short, alignment.options.k_shift);
     let by_sites =
         by_sites.and_then(|shift| Some((shift.lacks, shift.calls, shift.first.filter(|&first| first < short)?)));

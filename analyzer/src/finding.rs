@@ -224,6 +224,31 @@ pub struct Finding {
     pub detail: Vec<String>,
 }
 
+/// How the clocks of a job's machines relate.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClockJoin {
+    /// Clocks: one for each boot of a machine.
+    pub clocks: usize,
+    /// Collective calls that members on several machines share and that prove how their clocks relate.
+    pub calls: u64,
+    /// Times of any two of the machines compare to within so many ns, as far as these calls prove; `None` if they do not
+    /// connect all machines.
+    pub within_ns: Option<u64>,
+    /// The same in words, and what is wrong with the clocks, a sentence each.
+    pub text: Vec<String>,
+}
+
+/// How much of a job was decoded where digests were looked at first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Decoding {
+    /// Blocks of calls that were decoded.
+    pub blocks: u64,
+    /// Blocks of calls that there are.
+    pub of: u64,
+    /// What is not seen in calls that were not decoded, a sentence.
+    pub text: String,
+}
+
 /// What was seen of the job, and what was not.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Coverage {
@@ -241,6 +266,10 @@ pub struct Coverage {
     pub calls: u64,
     /// Share of positions on communicators that could be compared on every member, 0 to 1.
     pub compared: f64,
+    /// How the clocks of the job's machines relate; `None` if there is only one.
+    pub clocks: Option<ClockJoin>,
+    /// How much was decoded; `None` if all of it was.
+    pub decoding: Option<Decoding>,
     /// Things in the input that could not be read or used, in words, each with file and offset where it has one.
     pub problems: Vec<String>,
 }

@@ -3,7 +3,9 @@
 //! Only executed collectives take a position. Positions come from the recorder's counters; where it had none they are
 //! counted, or, after a late attach, left open for `rebase` to fix.
 
-use rankdiff_trace::{Call, CallFlags, Completion, GapCause, OpKind, Semantics, Signature, SiteRef, TypeTable};
+use rankdiff_trace::{
+    Call, CallFlags, Completion, ElidedChain, GapCause, OpKind, Semantics, Signature, SiteRef, TypeTable,
+};
 use rustc_hash::FxHashMap;
 
 use crate::comms::{Comm, Comms};
@@ -58,12 +60,69 @@ pub(crate) struct Track<'a> {
     pub(crate) blind_after: Option<String>,
     /// Calls may have been made before the first one seen.
     pub(crate) blind_before: bool,
+    /// Positions of which calls were made, where not all of them are among the entries; ascending.
+    pub(crate) made: Vec<(u64, u64)>,
+    /// Members with one number made equal calls at all positions, as far as signatures go.
+    pub(crate) class: Option<u32>,
 }
 
 impl<'a> Track<'a> {
     /// One past the last position.
     pub(crate) fn end(&self) -> u64 {
-        self.entries.last().map_or(0, |entry| entry.pos + 1)
+        let made = self.made.last().map_or(0, |span| span.1);
+        self.entries.last().map_or(0, |entry| entry.pos + 1).max(made)
+    }
+
+    /// The first position.
+    pub(crate) fn first(&self) -> Option<u64> {
+        let made = self.made.first().map(|span| span.0);
+        self.entries.first().map(|entry| entry.pos).into_iter().chain(made).min()
+    }
+
+    /// Whether it has no call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.made.is_empty()
+    }
+
+    /// Number of calls.
+    pub(crate) fn count(&self) -> u64 {
+        let made: u64 = self.made.iter().map(|span| span.1.saturating_sub(span.0)).sum();
+        made.max(self.entries.len() as u64)
+    }
+
+    /// Whether a call was made at the position that is not among the entries: it is in the files, and its digests say
+    /// what others it agrees with.
+    pub(crate) fn elides(&self, pos: u64) -> bool {
+        let at = self.made.partition_point(|span| span.1 <= pos);
+        self.made.get(at).is_some_and(|span| span.0 <= pos) && self.at(pos).is_none()
+    }
+
+    /// The first of the entries that stand without a hole up to this position.
+    pub(crate) fn known_from(&self, pos: u64) -> u64 {
+        let end = self.entries.partition_point(|entry| entry.pos < pos);
+        let before = self.entries.get(..end).unwrap_or_default();
+        let mut from = pos;
+        for entry in before.iter().rev() {
+            if entry.pos + 1 != from {
+                break;
+            }
+            from = entry.pos;
+        }
+        from
+    }
+
+    /// One past the last of the entries that stand without a hole from this position on.
+    pub(crate) fn known_to(&self, pos: u64) -> u64 {
+        let start = self.entries.partition_point(|entry| entry.pos < pos);
+        let behind = self.entries.get(start..).unwrap_or_default();
+        let mut to = pos;
+        for entry in behind {
+            if entry.pos != to {
+                break;
+            }
+            to += 1;
+        }
+        to
     }
 
     /// The call at a position.
@@ -87,6 +146,8 @@ pub(crate) struct Index<'a> {
     pub(crate) progress: Vec<Vec<Progress>>,
     /// By stream: the number of a call's site.
     pub(crate) sites: Vec<FxHashMap<SiteRef, u32>>,
+    /// By rank: communicators and places among their tracks, ascending.
+    pub(crate) of_rank: FxHashMap<u32, Vec<(usize, usize)>>,
     /// Ranks with calls that were recorded into a graph.
     pub(crate) captured: Vec<u32>,
     pub(crate) problems: Vec<String>,
@@ -154,11 +215,16 @@ impl<'a> Index<'a> {
         for comm_at in present {
             let calls = by_comm.remove(&comm_at).unwrap_or_default();
             let Some(comm) = comms.get(comm_at) else { continue };
-            let mut track = self.track(at, stream, calls, comm);
-            if track.entries.is_empty() {
-                track.blind_before = stream.in_parts || starts_blind(stream, u64::MAX);
+            // Views are in the order of streams.
+            let view = comm.views.get(comm.views.partition_point(|view| view.0 < at)).filter(|view| view.0 == at);
+            let known = view.and_then(|view| stream.trace.elided.as_ref()?.chain(view.1.id));
+            let mut track = self.track(at, stream, calls, comm, known);
+            if track.is_empty() {
+                track.blind_before =
+                    stream.in_parts || starts_blind(stream, u64::MAX) || starts_expired(stream, u64::MAX);
             }
             if let Some(tracks) = self.tracks.get_mut(comm_at) {
+                self.of_rank.entry(stream.rank).or_default().push((comm_at, tracks.len()));
                 tracks.push(track);
             }
         }
@@ -173,6 +239,7 @@ impl<'a> Index<'a> {
         stream: &RankStream<'a>,
         calls: Vec<(Option<u64>, Entry<'a>)>,
         comm: &Comm<'_>,
+        known: Option<&ElidedChain>,
     ) -> Track<'a> {
         let creation_unseen = comm.creation_unseen;
         let mut track = Track {
@@ -182,19 +249,22 @@ impl<'a> Index<'a> {
             base: Base::Known,
             blind_after: None,
             blind_before: false,
+            made: known.filter(|_| stream.trace.has_elided()).map(|known| known.made.clone()).unwrap_or_default(),
+            class: known.and_then(|known| known.class),
         };
         let first = calls.first().map_or(0, |(_, entry)| entry.call.enter);
         let blind_start = !calls.is_empty() && starts_blind(stream, first);
         let is_counted = calls.iter().any(|(seq, _)| seq.is_some());
         // A counter that starts at 0 behind a late attach, on a communicator that existed before, counts from the attach.
-        let from_attach = creation_unseen && calls.first().is_some_and(|(seq, _)| *seq == Some(0));
+        let first_number = track.made.first().map(|span| span.0).or(calls.first().and_then(|(seq, _)| *seq));
+        let from_attach = creation_unseen && first_number == Some(0);
         if blind_start && (!is_counted || from_attach) {
             track.base = Base::Unknown;
         }
         if stream.in_parts && !calls.is_empty() {
             track.base = Base::Unknown;
         }
-        track.blind_before = blind_start || stream.in_parts;
+        track.blind_before = blind_start || stream.in_parts || starts_expired(stream, first);
         let mut next = 0;
         let mut last_enter = first;
         let mut left_out = 0_usize;
@@ -235,6 +305,11 @@ impl<'a> Index<'a> {
                 stream.rank,
                 before - track.entries.len()
             ));
+        }
+        if after_error {
+            // Its positions are not certain either.
+            track.made.clear();
+            track.class = None;
         }
         if stream.in_parts {
             track.blind_after = Some("other calls are in another recording of the process".to_owned());
@@ -308,6 +383,11 @@ fn progress(at: usize, stream: &RankStream<'_>, comms: &Comms<'_>) -> Vec<Progre
             }
         })
         .collect()
+}
+
+/// Whether calls before this time were dropped: they were made, and their positions are known.
+fn starts_expired(stream: &RankStream<'_>, first: u64) -> bool {
+    stream.trace.gaps.iter().any(|gap| gap.cause == GapCause::Expired && gap.after < first)
 }
 
 /// Whether calls before this time may be missing from the record.

@@ -45,7 +45,7 @@ pub(crate) struct Messages<'a> {
     pub(crate) misfits: Vec<Misfit<'a>>,
     /// First call without a partner of each channel.
     pub(crate) singles: Vec<Single<'a>>,
-    /// Messages that were paired.
+    /// Messages that were paired, decoded or not.
     pub(crate) paired: u64,
 }
 
@@ -95,27 +95,68 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
         }
         let out = sends.remove(&channel).unwrap_or_default();
         let incoming = recvs.remove(&channel).unwrap_or_default();
-        for (send, recv) in out.iter().zip(&incoming) {
-            found.paired += 1;
+        let numbered = is_elided(alignment, source) || is_elided(alignment, destination);
+        let (pairs, single) = if numbered {
+            let Some(numbered) = Numbered::of(&out, &incoming) else { continue };
+            found.paired += numbered.paired;
+            (numbered.pairs, numbered.single)
+        } else {
+            let paired = out.len().min(incoming.len());
+            found.paired += paired as u64;
+            (out.iter().zip(&incoming).collect(), out.get(paired).or(incoming.get(paired)))
+        };
+        for (send, recv) in pairs {
             if let Some(what) = misfit(alignment, comm, send, recv)
                 && found.misfits.len() < 1024
             {
                 found.misfits.push(Misfit { comm, send: *send, recv: *recv, what });
             }
         }
-        let paired = out.len().min(incoming.len());
-        let single = out.get(paired).map(|&end| (end, destination)).or(incoming.get(paired).map(|&end| (end, source)));
-        if let Some((end, peer)) = single {
+        if let Some(&end) = single {
+            let peer = if end.call.op == Op::Send { destination } else { source };
             found.singles.push(Single { comm, end, peer });
         }
     }
     found
 }
 
+/// A channel of which not every call was decoded: its last ones, by their numbers.
+struct Numbered<'e, 'a> {
+    /// Messages that have both ends.
+    paired: u64,
+    /// Those of which both were decoded.
+    pairs: Vec<(&'e End<'a>, &'e End<'a>)>,
+    /// The first one without a partner, or the first after it that was decoded.
+    single: Option<&'e End<'a>>,
+}
+
+impl<'e, 'a> Numbered<'e, 'a> {
+    /// `None` where a call has no number.
+    fn of(out: &'e [End<'a>], incoming: &'e [End<'a>]) -> Option<Numbered<'e, 'a>> {
+        let numbers = |ends: &'e [End<'a>]| -> Option<BTreeMap<u64, &'e End<'a>>> {
+            ends.iter().map(|end| Some((end.call.seq?, end))).collect()
+        };
+        let (sends, recvs) = (numbers(out)?, numbers(incoming)?);
+        let count = |ends: &BTreeMap<u64, &End<'_>>| ends.keys().next_back().map_or(0, |last| last.saturating_add(1));
+        let paired = count(&sends).min(count(&recvs));
+        let pairs = sends.iter().filter_map(|(number, send)| Some((*send, *recvs.get(number)?))).collect();
+        let longer = if count(&sends) > paired { &sends } else { &recvs };
+        let single = longer.range(paired..).next().map(|(_, end)| *end);
+        Some(Numbered { paired, pairs, single })
+    }
+}
+
+/// Whether calls of the rank were not decoded.
+fn is_elided(alignment: &Alignment<'_>, rank: u32) -> bool {
+    let stream = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at));
+    stream.is_some_and(|stream| stream.trace.has_elided())
+}
+
 /// Whether every call of the rank was recorded, so that the n-th send is the n-th.
 fn is_whole(alignment: &Alignment<'_>, rank: u32) -> bool {
     let Some(stream) = alignment.stream_of(rank).and_then(|at| alignment.attempt.streams.get(at)) else { return false };
-    !stream.has_gaps()
+    // Of a record that was not closed, what was not decoded may hold the last calls.
+    !stream.has_gaps() && (stream.trace.closed || !stream.trace.has_elided())
 }
 
 fn misfit(alignment: &Alignment<'_>, comm: usize, send: &End<'_>, recv: &End<'_>) -> Option<&'static str> {

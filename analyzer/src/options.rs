@@ -1,5 +1,6 @@
 //! What a user may set about an analysis.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Settings of an analysis; the defaults suit a job that nobody knows anything about.
@@ -11,6 +12,11 @@ pub struct Options {
     pub k_shift: usize,
     /// Number of ranks that the job should have, where the traces do not say.
     pub expected_world: Option<u32>,
+    /// Calls that are decoded at most where digests are looked at first; `None`: as many as 128 blocks of the usual size,
+    /// or one call in 250 where that is more.
+    pub decode_calls: Option<u64>,
+    /// Boot id by host name: hosts with equal ones (containers of one machine) share their clock.
+    pub boots: BTreeMap<String, String>,
     /// Codes or beginnings of codes of the checks that run; empty for all.
     pub select: Vec<String>,
     /// Codes or beginnings of codes of checks that do not.
@@ -23,6 +29,8 @@ impl Default for Options {
             stall_after: Duration::from_secs(30),
             k_shift: 64,
             expected_world: None,
+            decode_calls: None,
+            boots: BTreeMap::new(),
             select: Vec::new(),
             ignore: Vec::new(),
         }

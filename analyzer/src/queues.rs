@@ -14,7 +14,6 @@ use crate::align::{Alignment, synchronises};
 use crate::comms::Comm;
 use crate::index::{Base, Progress, takes_position};
 use crate::quiet::Quiet;
-use crate::stream::RankStream;
 
 /// A call at the head of its queues that cannot finish.
 #[derive(Debug, Clone)]
@@ -101,7 +100,7 @@ fn bytes(call: &Call) -> u64 {
 /// Whether all that was queued is known and can be told apart.
 fn is_whole(alignment: &Alignment<'_>) -> bool {
     let streams = &alignment.attempt.streams;
-    let gaps = streams.iter().any(RankStream::has_gaps);
+    let gaps = streams.iter().any(|stream| stream.has_gaps() || stream.trace.has_elided());
     let captured = !alignment.index.captured.is_empty();
     // Without its members nobody knows what a queued call waits for.
     let world = alignment.attempt.world;

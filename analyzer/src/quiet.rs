@@ -29,7 +29,11 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Option<Quiet> {
     let calls = alignment.attempt.streams.iter().flat_map(|stream| {
         stream.calls.iter().map(|call| stream.time(call.exit.unwrap_or(call.enter).max(call.enter)))
     });
-    let last = calls.max()?;
+    let elided = alignment.attempt.streams.iter().filter_map(|stream| {
+        let known = stream.trace.elided.as_ref().filter(|known| known.calls > 0)?;
+        Some(stream.time(known.times.1))
+    });
+    let last = calls.chain(elided).max()?;
     let by = live.iter().map(|state| state.horizon).min()?.saturating_sub(last);
     if by < alignment.limit {
         return None;

@@ -2,7 +2,7 @@
 //!
 //! Content decides (signatures, sites, labels, step marks); time only chooses between places where the content fits
 //! equally, once per member, and what it chose is marked inferred. Where no place is clearly best the member is left out
-//! of the comparison and the report says so.
+//! of the comparison and the report says so. Clocks that may be further apart than two places are tell nothing.
 
 use crate::index::{Base, Entry, Progress, Track};
 use crate::stream::Attempt;
@@ -21,10 +21,13 @@ pub(crate) fn fix(tracks: &mut [Track<'_>], attempt: &Attempt<'_>, name: &str) -
     if !tracks.iter().any(is_open) {
         return problems;
     }
+    // A few calls of a record say too little of where they belong.
+    let is_whole =
+        |track: &Track<'_>| attempt.streams.get(track.stream).is_some_and(|stream| !stream.trace.has_elided());
     if !tracks.iter().any(|track| track.base != Base::Unknown && !track.entries.is_empty()) {
         // Nobody was seen from the start: positions count from the earliest call that was seen.
         let earliest = (0..tracks.len())
-            .filter(|&at| tracks.get(at).is_some_and(is_open))
+            .filter(|&at| tracks.get(at).is_some_and(|track| is_open(track) && is_whole(track)))
             .min_by_key(|&at| tracks.get(at).and_then(|track| entered(track.entries.first()?, track, attempt)));
         if let Some(track) = earliest.and_then(|at| tracks.get_mut(at)) {
             track.base = Base::Inferred;
@@ -34,9 +37,10 @@ pub(crate) fn fix(tracks: &mut [Track<'_>], attempt: &Attempt<'_>, name: &str) -
         let Some(track) = tracks.get(at).filter(|track| is_open(track)) else { continue };
         let reference = tracks
             .iter()
-            .filter(|other| other.base != Base::Unknown && !other.entries.is_empty())
+            .filter(|other| other.base != Base::Unknown && !other.entries.is_empty() && is_whole(other))
             .max_by_key(|other| (other.base == Base::Known, other.entries.len(), std::cmp::Reverse(other.rank)));
-        let Some(offset) = reference.and_then(|reference| place(track, reference, attempt)) else {
+        let Some(offset) = reference.filter(|_| is_whole(track)).and_then(|reference| place(track, reference, attempt))
+        else {
             problems.push(format!(
                 "rank {}: recorded from call {} of an unknown number on {name}; its place among the other ranks' calls cannot be fixed, so it was not compared",
                 track.rank,
@@ -81,7 +85,11 @@ fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Opt
     }
     fits.sort_by_key(|fit| (fit.apart, fit.offset));
     // Another place that fits must be far worse in time, else nothing tells the two apart.
-    let clear = |best: &Fit, next: Option<&Fit>| next.is_none_or(|next| best.apart.saturating_mul(3) <= next.apart);
+    let doubt = doubt(track, reference, attempt);
+    let clear = |best: &Fit, next: Option<&Fit>| {
+        let far = |next: &Fit| next.apart.saturating_sub(best.apart) >= doubt.saturating_mul(2);
+        next.is_none_or(|next| best.apart.saturating_mul(3) <= next.apart && far(next))
+    };
     let best = fits.first()?;
     if !best.whole && clear(best, fits.get(1)) {
         return Some(best.offset);
@@ -89,6 +97,13 @@ fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Opt
     let mut whole = fits.iter().filter(|fit| fit.whole);
     let best = whole.next()?;
     clear(best, whole.next()).then_some(best.offset)
+}
+
+/// How far the difference of two members' times may be off, ns.
+fn doubt(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> i64 {
+    let first = |track: &Track<'_>| track.entries.first().map_or(0, |entry| entry.call.enter);
+    let streams = attempt.streams.get(track.stream).zip(attempt.streams.get(reference.stream));
+    streams.map_or(0, |(own, other)| own.clock.doubt_between(first(track), &other.clock, first(reference)))
 }
 
 fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<'_>) -> Option<Fit> {

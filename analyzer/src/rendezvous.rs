@@ -9,7 +9,6 @@ use rankdiff_trace::{CallFlags, Op, OpKind, RankSet, Semantics};
 
 use crate::align::{Alignment, synchronises};
 use crate::index::takes_position;
-use crate::stream::RankStream;
 
 /// What a rank does next.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +47,7 @@ fn is_whole(alignment: &Alignment<'_>) -> bool {
     if !alignment.states.iter().all(|state| state.is_gone() && !state.failed()) {
         return false;
     }
-    let whole = !streams.iter().any(RankStream::has_gaps);
+    let whole = !streams.iter().any(|stream| stream.has_gaps() || stream.trace.has_elided());
     let world = alignment.attempt.world.map_or(streams.len(), |world| world as usize);
     whole && streams.len() == world
 }

@@ -19,7 +19,8 @@ pub(crate) struct RankState<'a> {
     pub(crate) life: Option<&'a Life>,
     /// When and how it ended.
     pub(crate) ended: Option<(i64, How)>,
-    /// Until when the record is known to be complete: what is not in it by then had not happened.
+    /// Until when the record is known to be complete: what is not in it by then had not happened. Earlier than the last
+    /// sign of it by what its clock may be wrong against other ranks' clocks.
     pub(crate) horizon: i64,
     /// Latest look at its threads.
     pub(crate) threads: Vec<&'a ThreadState>,
@@ -72,14 +73,19 @@ impl<'a> RankState<'a> {
             })
             .map(|gap| stream.time(gap.after))
             .min();
-        let mut horizon = i64::MIN;
-        let mut reach = |ns: u64| horizon = horizon.max(stream.time(ns));
+        let mut last_sign = None;
+        let mut reach = |ns: u64| last_sign = last_sign.max(Some(ns));
         trace.states.iter().for_each(|state| reach(state.at));
         trace.threads.iter().for_each(|thread| reach(thread.at));
         trace.clocks.iter().for_each(|clock| reach(clock.monotonic));
         for call in &stream.calls {
             reach(call.exit.unwrap_or(call.enter));
         }
+        if let Some(known) = trace.elided.as_ref().filter(|known| known.calls > 0) {
+            reach(known.times.1);
+        }
+        let certain = |ns: u64| stream.time(ns).saturating_sub(stream.clock.doubt(ns));
+        let mut horizon = last_sign.map_or(i64::MIN, certain);
         if let Some(torn) = torn_at {
             horizon = horizon.min(torn);
         }

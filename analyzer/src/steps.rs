@@ -16,7 +16,8 @@ pub(crate) struct Rhythm {
 }
 
 impl Rhythm {
-    /// The rhythm of the calls right before `pos`, if they repeat.
+    /// The rhythm of the calls right before `pos`, if they repeat; `None` too where the repetition may have begun among
+    /// calls that were not decoded.
     pub(crate) fn before(track: &Track<'_>, pos: u64) -> Option<Rhythm> {
         let end = track.entries.partition_point(|entry| entry.pos < pos);
         let seen = track.entries.get(end.saturating_sub(LOOK_BACK)..end)?;
@@ -33,7 +34,11 @@ impl Rhythm {
                 _ => break,
             }
         }
-        Some(Rhythm { start: pos - length, period: period as u64 })
+        let start = pos - length;
+        if start.checked_sub(1).is_some_and(|before| track.elides(before)) {
+            return None;
+        }
+        Some(Rhythm { start, period: period as u64 })
     }
 
     /// Whether whole steps lie before the position.
@@ -77,6 +82,12 @@ pub(crate) fn position(track: &Track<'_>, pos: u64) -> Option<StepPosition> {
 
 fn from_marks(track: &Track<'_>, pos: u64) -> Option<StepPosition> {
     let number = track.at(pos)?.step?;
+    // Calls of the step, or of the one before, that were not decoded would be missing from the count.
+    let from = track.known_from(pos);
+    let begins = from.checked_sub(1).is_some_and(|before| track.elides(before));
+    if begins && track.at(from).and_then(|entry| entry.step).is_none_or(|step| step + 1 >= number) {
+        return None;
+    }
     let of_step = |step: u64| track.entries.iter().filter(move |entry| entry.step == Some(step));
     let call = of_step(number).filter(|entry| entry.pos < pos).count() as u64;
     let whole = number.checked_sub(1).map(|previous| of_step(previous).count() as u64).unwrap_or(0);

@@ -4,9 +4,13 @@
 //! Not here: communicators and positions (`comms`, `index`), what a rank was doing at the end (`state`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rankdiff_trace::{Call, CommRef, ProcessKey, ProcessTrace};
 use rustc_hash::FxHashMap;
+
+use crate::clocks::{self, HostClock};
+use crate::finding::ClockJoin;
 
 /// The calls of one global rank, in the order they were entered.
 #[derive(Debug)]
@@ -14,10 +18,8 @@ pub(crate) struct RankStream<'a> {
     pub(crate) rank: u32,
     pub(crate) trace: &'a ProcessTrace,
     pub(crate) calls: Vec<&'a Call>,
-    /// What turns a time of this stream into the job's time.
-    clock: i64,
-    /// Whether times of this stream compare with other streams' times.
-    pub(crate) has_clock: bool,
+    /// What turns a time of this stream into the job's time; one for all streams of a machine.
+    pub(crate) clock: Arc<HostClock>,
     /// Calls of the rank may have been left out: its process was recorded in parts that do not join, another process
     /// claims the rank as well, or there are calls whose rank is not known.
     pub(crate) in_parts: bool,
@@ -31,7 +33,12 @@ impl RankStream<'_> {
 
     /// A time of this stream on the job's clock, ns.
     pub(crate) fn time(&self, ns: u64) -> i64 {
-        i64::try_from(ns).unwrap_or(i64::MAX / 2).saturating_add(self.clock)
+        self.clock.time(ns)
+    }
+
+    /// Whether times of this stream compare with other streams' times.
+    pub(crate) fn has_clock(&self) -> bool {
+        self.clock.is_joined()
     }
 }
 
@@ -42,18 +49,19 @@ pub(crate) struct Attempt<'a> {
     pub(crate) streams: Vec<RankStream<'a>>,
     /// Number of ranks, where some process knew it.
     pub(crate) world: Option<u32>,
+    /// How the clocks of its machines relate, if there are several.
+    pub(crate) clocks: Option<ClockJoin>,
     /// What could not be used, in words.
     pub(crate) problems: Vec<String>,
 }
 
-/// The attempts of a job, latest first.
-pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
-    let clocks = Clocks::of(traces);
+/// The attempts of a job, latest first. `boots`: boot id by host name, where it is known.
+pub(crate) fn attempts<'a>(traces: &'a [ProcessTrace], boots: &BTreeMap<String, String>) -> Vec<Attempt<'a>> {
     let mut attempts: BTreeMap<u32, BTreeMap<u32, Vec<Candidate<'_>>>> = BTreeMap::new();
     let mut worlds: BTreeMap<u32, u32> = BTreeMap::new();
     let mut problems = Vec::new();
     let parts = in_parts(traces);
-    let runs = Runs::of(traces, &clocks);
+    let runs = Runs::of(traces);
     let mut unclaimed = false;
     for (index, trace) in traces.iter().enumerate() {
         let mut plays = Plays::of(trace);
@@ -80,8 +88,7 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
     let mut found: Vec<Attempt<'_>> = attempts
         .into_iter()
         .map(|(number, ranks)| {
-            let mut attempt =
-                Attempt { number, world: worlds.get(&number).copied(), problems: Vec::new(), streams: Vec::new() };
+            let mut attempt = Attempt { number, world: worlds.get(&number).copied(), ..Attempt::default() };
             let mut contested = false;
             for (rank, mut candidates) in ranks {
                 // Children of a rank (data loaders) inherit its environment: the process that communicates plays it.
@@ -103,7 +110,6 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                     contested = true;
                     continue;
                 }
-                let (clock, has_clock) = clocks.offset(chosen.trace);
                 let mut calls = chosen.calls;
                 calls.sort_by_key(|call| (call.enter, call.thread, call.thread_seq));
                 let in_parts = parts.contains(&&chosen.trace.key);
@@ -114,9 +120,16 @@ pub(crate) fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
                     ));
                 }
                 let in_parts = in_parts || unclaimed;
-                attempt.streams.push(RankStream { rank, trace: chosen.trace, calls, clock, has_clock, in_parts });
+                attempt.streams.push(RankStream {
+                    rank,
+                    trace: chosen.trace,
+                    calls,
+                    clock: Arc::default(),
+                    in_parts,
+                });
             }
             attempt.streams.iter_mut().for_each(|stream| stream.in_parts |= contested);
+            attempt.clocks = clocks::join(&mut attempt.streams, boots);
             attempt
         })
         .collect();
@@ -135,10 +148,11 @@ struct Runs {
 }
 
 impl Runs {
-    fn of(traces: &[ProcessTrace], clocks: &Clocks) -> Runs {
+    fn of(traces: &[ProcessTrace]) -> Runs {
+        let walls = Walls::of(traces);
         // Processes whose lives overlap belong to one run.
         let mut lives: Vec<(i64, i64, usize)> =
-            traces.iter().enumerate().filter_map(|(index, trace)| life(trace, clocks, index)).collect();
+            traces.iter().enumerate().filter_map(|(index, trace)| life(trace, &walls, index)).collect();
         lives.sort_unstable();
         let mut numbers = vec![0; traces.len()];
         let mut played: Vec<(u32, u32)> = Vec::new();
@@ -168,11 +182,13 @@ impl Runs {
 }
 
 /// First call and last sign of life of a process that called something.
-fn life(trace: &ProcessTrace, clocks: &Clocks, index: usize) -> Option<(i64, i64, usize)> {
-    let (offset, _) = clocks.offset(trace);
+fn life(trace: &ProcessTrace, walls: &Walls, index: usize) -> Option<(i64, i64, usize)> {
+    let offset = walls.offset(trace);
     let at = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX / 2).saturating_add(offset);
-    let first = trace.calls.iter().map(|call| call.enter).min()?;
-    let calls = trace.calls.iter().map(|call| call.exit.unwrap_or(call.enter)).max()?;
+    let known = trace.elided.as_ref().filter(|known| known.calls > 0).map(|known| known.times);
+    let first = trace.calls.iter().map(|call| call.enter).chain(known.map(|times| times.0)).min()?;
+    let ends = trace.calls.iter().map(|call| call.exit.unwrap_or(call.enter));
+    let calls = ends.chain(known.map(|times| times.1)).max()?;
     let last = trace.states.iter().map(|state| state.at).max().unwrap_or(0).max(calls);
     Some((at(first), at(last), index))
 }
@@ -258,39 +274,30 @@ impl Plays {
     }
 }
 
-/// How streams' clocks relate: equal on one host, joined over the wall clock between hosts.
-struct Clocks {
-    one_host: bool,
-    /// Wall clock minus monotonic clock, by host.
+/// How clocks of hosts relate by their wall clocks: good enough to tell jobs apart that ran one after the other.
+struct Walls {
+    /// Wall clock minus monotonic clock, by host; empty if there is only one host.
     by_host: BTreeMap<String, i64>,
     /// The smallest of them, so that times stay small numbers.
     base: i64,
 }
 
-impl Clocks {
-    fn of(traces: &[ProcessTrace]) -> Clocks {
+impl Walls {
+    fn of(traces: &[ProcessTrace]) -> Walls {
         let mut by_host: BTreeMap<String, i64> = BTreeMap::new();
-        let mut hosts: Vec<&str> = traces.iter().map(|trace| trace.key.host.as_str()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        for trace in traces {
+        let several = traces.windows(2).any(|pair| matches!(pair, [a, b] if a.key.host != b.key.host));
+        for trace in traces.iter().filter(|_| several) {
             if let Some(clock) = trace.clocks.first() {
                 let offset = i128::from(clock.realtime) - i128::from(clock.monotonic);
                 by_host.entry(trace.key.host.clone()).or_insert(i64::try_from(offset).unwrap_or(0));
             }
         }
         let base = by_host.values().copied().min().unwrap_or(0);
-        Clocks { one_host: hosts.len() <= 1, by_host, base }
+        Walls { by_host, base }
     }
 
-    fn offset(&self, trace: &ProcessTrace) -> (i64, bool) {
-        if self.one_host {
-            return (0, true);
-        }
-        match self.by_host.get(&trace.key.host) {
-            Some(offset) => (offset.saturating_sub(self.base), true),
-            None => (0, false),
-        }
+    fn offset(&self, trace: &ProcessTrace) -> i64 {
+        self.by_host.get(&trace.key.host).map_or(0, |offset| offset.saturating_sub(self.base))
     }
 }
 
@@ -298,7 +305,11 @@ impl Clocks {
 mod tests {
     use rankdiff_trace::{Call, ClockSnapshot, CommDef, CommRef, ProcessKey, ProcessTrace, RankDef};
 
-    use super::attempts;
+    use super::Attempt;
+
+    fn attempts(traces: &[ProcessTrace]) -> Vec<Attempt<'_>> {
+        super::attempts(traces, &std::collections::BTreeMap::new())
+    }
 
     fn process(host: &str, pid: u32, ranks: &[(u32, u32)]) -> ProcessTrace {
         ProcessTrace {

@@ -95,7 +95,7 @@ impl Tables {
 }
 
 /// A call site in one line. Paths are cut to their last part: they differ between hosts and containers.
-fn site_text(frames: &[Frame]) -> String {
+pub(crate) fn site_text(frames: &[Frame]) -> String {
     let mut text = String::new();
     for frame in frames {
         let part = frame_text(frame);

@@ -32,5 +32,14 @@ pub(crate) fn with_sites(signatures: &str, sites: &str) -> Track<'static> {
             progress: Progress::Done,
         })
         .collect();
-    Track { stream: 0, rank: 0, entries, base: Base::Known, blind_after: None, blind_before: false }
+    Track {
+        stream: 0,
+        rank: 0,
+        entries,
+        base: Base::Known,
+        blind_after: None,
+        blind_before: false,
+        made: Vec::new(),
+        class: None,
+    }
 }

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::align::Alignment;
 use crate::comms::Comm;
 use crate::finding::Evidence;
-use crate::index::{Progress, takes_position};
+use crate::index::{Progress, Track, takes_position};
 use crate::waits::{Instance, Place, Waiter};
 use crate::words::counted;
 
@@ -50,10 +50,10 @@ impl Unjoined {
         let world = alignment.attempt.world;
         let messages = messages_by_comm(alignment);
         for (at, comm) in alignment.comms.list.iter().enumerate() {
-            let collectives: usize = alignment.tracks(at).iter().map(|track| track.entries.len()).sum();
+            let collectives: u64 = alignment.tracks(at).iter().map(Track::count).sum();
             if !comm.is_unjoined(world) {
                 if comm.members.len() > 1 {
-                    found.comparable += collectives as u64;
+                    found.comparable += collectives;
                 }
                 continue;
             }
@@ -62,11 +62,11 @@ impl Unjoined {
             };
             let Some(&(view, def)) = comm.views.first() else { continue };
             let messages = messages.get(&(view, def.id)).copied().unwrap_or(0);
-            let calls = collectives as u64 + messages;
+            let calls = collectives + messages;
             if calls > 0 {
                 found.comms += 1;
                 found.calls += calls;
-                found.collectives += collectives as u64;
+                found.collectives += collectives;
                 found.ranks.insert(stream.rank);
             }
         }

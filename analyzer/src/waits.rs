@@ -118,6 +118,20 @@ pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
 fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u64) -> Option<Waiter<'a>> {
     let start = track.entries.partition_point(|entry| entry.pos < from);
     let entry = track.entries.get(start..)?.iter().find(|entry| entry.progress != Progress::Done)?;
+    // Its own call there may not have been decoded; an equal one tells what it is, and its member's clock since when.
+    if entry.pos > from
+        && let Some((other, equal)) = alignment.call_at(comm, track, from)
+        && equal.progress != Progress::Done
+    {
+        return Some(Waiter {
+            rank: track.rank,
+            stream: other.stream,
+            call: equal.call,
+            pos: Some(from),
+            since: alignment.entered(other.stream, equal.call),
+            blocks: false,
+        });
+    }
     let blocks = alignment.comm(comm).is_some_and(|comm| comm.semantics.contains(Semantics::BLOCKING));
     Some(Waiter {
         rank: track.rank,
@@ -133,8 +147,7 @@ fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u
 fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
     let Some(group) = joined(alignment, comm) else { return };
     let tracks: Vec<&Track<'a>> = alignment.tracks(comm).iter().filter(|track| track.base != Base::Unknown).collect();
-    let is_certain =
-        |track: &Track<'_>| track.blind_after.is_none() && !(track.entries.is_empty() && track.blind_before);
+    let is_certain = |track: &Track<'_>| track.blind_after.is_none() && !(track.is_empty() && track.blind_before);
     let shortest = tracks.iter().filter(|track| is_certain(track)).map(|track| track.end()).min();
     let waiting_at = |pos: u64| -> Vec<Waiter<'a>> {
         let inside = tracks.iter().filter(|track| track.end() > pos);
@@ -181,7 +194,7 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
             Some("its place among the other ranks' calls is not known".to_owned())
         } else if let Some(lost) = &track.blind_after {
             Some(lost.clone())
-        } else if track.entries.is_empty() && track.blind_before {
+        } else if track.is_empty() && track.blind_before {
             Some("its calls before the recorder was attached are not known".to_owned())
         } else if refuted {
             Some("its record ends before the others'".to_owned())

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use rankdiff_trace::RankSet;
+use rankdiff_trace::testgen::grid::{GridSpec, Plant};
+use rankdiff_trace::{Keep, RankSet};
+
+use crate::load::Decode;
 
 /// Says where the ranks of a distributed job first stopped agreeing on their collective calls.
 #[derive(Debug, Parser)]
@@ -57,7 +60,13 @@ pub(crate) enum Command {
     Analyze(Analyze),
     /// Print the calls of a trace, one line each.
     Show(Show),
-    /// Turn a scenario file into a trace directory.
+    /// Write a trace in another tool's format: Parquet tables, JSON Lines, a Perfetto timeline.
+    Export(Export),
+    /// Turn files of another format into a trace directory.
+    Import(Import),
+    /// Pack a trace into one file to send to somebody, or unpack one.
+    Pack(Pack),
+    /// Turn a scenario file, or a large made-up job, into a trace directory
     Synth(Synth),
     /// List the functions of a process or library that would be probed, and how.
     ListProbes(ListProbes),
@@ -141,6 +150,7 @@ pub(crate) struct DemoJob {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  rankdiff record -- mpirun -n 4 ./job\n  \
                         rankdiff record -o trace --timeout 10m -- torchrun --nproc-per-node=8 train.py\n  \
+                        rankdiff record --keep 30m -- ./long_job             full calls of the last 30 minutes only\n  \
                         srun rankdiff record -o /scratch/trace -- ./job      one recorder per task, one directory")]
 pub(crate) struct Record {
     /// Write the trace into this directory [default: rankdiff-trace-TIME in the current directory].
@@ -158,6 +168,15 @@ pub(crate) struct Record {
     /// Probe this library or executable as well (found by itself where the job names or loads it).
     #[arg(long = "library", value_name = "FILE")]
     pub(crate) libraries: Vec<PathBuf>,
+    /// Keep the calls of the last so much time (`30m`, `2h`), or as many as fit (`2GiB`); of older ones only the digests.
+    #[arg(long, value_name = "TIME|SIZE", value_parser = crate::units::keep)]
+    pub(crate) keep: Option<Keep>,
+    /// Never take more room than this on the disk; the job goes on without being recorded (`10GiB`).
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::disk)]
+    pub(crate) max_disk: Option<u64>,
+    /// Record into a directory that holds another run's trace, as a part of the same job.
+    #[arg(long)]
+    pub(crate) join: bool,
     /// Do not analyze at the end.
     #[arg(long)]
     pub(crate) no_verdict: bool,
@@ -212,6 +231,10 @@ pub(crate) struct Analyze {
     /// Trace directories or files [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
+    /// Decode all calls, or only those that the digests of the ranks' calls leave in question: then call sites and
+    /// lateness of calls that agree are not looked at. `auto`: all of up to two million calls.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Decode::Auto)]
+    pub(crate) decode: Decode,
     /// Report.
     #[command(flatten)]
     pub(crate) report: Report,
@@ -235,7 +258,7 @@ pub(crate) struct Show {
     /// One line of text, or one JSON object, for each call.
     #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
     pub(crate) format: ShowFormat,
-    /// A summary instead of the calls: ranks, calls, bytes, gaps.
+    /// A summary instead of the calls: hosts, ranks, calls, bytes, gaps, coverage, clocks.
     #[arg(long, conflicts_with_all = ["comm", "last"])]
     pub(crate) info: bool,
 }
@@ -247,16 +270,104 @@ pub(crate) enum ShowFormat {
     Text,
     /// For programs: one object a line.
     JsonLines,
+    /// For programs: one object, with --info.
+    Json,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff export trace --to parquet -o tables     for DuckDB, pandas, polars\n  \
+                        rankdiff export trace --to perfetto              open the file in ui.perfetto.dev\n  \
+                        rankdiff export trace --to jsonl -o - | jq 'select(.kind == \"call\")'")]
+pub(crate) struct Export {
+    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The format: parquet, jsonl or perfetto.
+    #[arg(long, value_name = "FORMAT")]
+    pub(crate) to: String,
+    /// Write to this file or directory; `-` is stdout [default: the trace's name here, with the format's ending].
+    #[arg(short, long, value_name = "FILE|DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace what is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// A file for each process, in a directory (jsonl).
+    #[arg(long)]
+    pub(crate) per_process: bool,
+    /// Only processes that play one of these ranks (`0-3,8`).
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) rank: Option<RankSet>,
+}
+
+/// `import`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads what `rankdiff export --to jsonl` writes. `analyze` and `show` take such files as they are.\n\n\
+                        Examples:\n  rankdiff import job.jsonl -o trace\n  zstdcat job.jsonl.zst | rankdiff import - -o trace"
+)]
+pub(crate) struct Import {
+    /// Files; `-` is stdin. All of them become one trace.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The trace directory to write; must be empty or not be there.
+    #[arg(short, long, value_name = "DIR")]
+    pub(crate) output: PathBuf,
+}
+
+/// `pack`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff pack trace                          makes trace.rdpack\n  \
+                        rankdiff pack trace --redact -o for-you.rdpack\n  \
+                        rankdiff pack --unpack for-you.rdpack        makes the directory for-you\n  \
+                        rankdiff analyze for-you.rdpack              without unpacking it first")]
+pub(crate) struct Pack {
+    /// The trace's directory [default: the newest rankdiff-trace-* here].
+    #[arg(value_name = "DIR", conflicts_with = "unpack")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write to this file (a directory with --unpack); nothing is ever written over [default: named after the trace].
+    #[arg(short, long, value_name = "FILE|DIR")]
+    pub(crate) output: Option<PathBuf>,
+    /// Leave out host names, paths, arguments, attributes and log lines; the verdict stays the same.
+    #[arg(long, conflicts_with = "unpack")]
+    pub(crate) redact: bool,
+    /// Unpack this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) unpack: Option<PathBuf>,
+    /// Unpack so much at most, however small the file is [default: 16GiB, and 100 times the file].
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size, requires = "unpack")]
+    pub(crate) max_size: Option<u64>,
 }
 
 /// `synth`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  rankdiff synth job.yaml -o DIR         a job described in text\n  \
+                  rankdiff synth --grid tp=8,pp=2,dp=4 --plant op@5000:rank=7 -o DIR")]
 pub(crate) struct Synth {
     /// Scenario file (YAML, one or more documents).
-    pub(crate) file: PathBuf,
+    #[arg(required_unless_present = "grid")]
+    pub(crate) file: Option<PathBuf>,
     /// Which document, by its id; needed where the file holds several.
     #[arg(long, value_name = "ID")]
     pub(crate) case: Option<String>,
+    /// A large made-up training job instead: ranks of a tensor, pipeline and data parallel group (tp=8,pp=10,dp=128).
+    #[arg(long, value_name = "SHAPE", conflicts_with_all = ["file", "case"])]
+    pub(crate) grid: Option<GridSpec>,
+    /// Calls of each rank of a grid; 96 are a step.
+    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "file")]
+    pub(crate) calls: u64,
+    /// What one rank of a grid does otherwise, at which of its calls: op, count, dtype, missing, extra, order or split.
+    #[arg(long, value_name = "CHANGE@CALL:rank=RANK", conflicts_with = "file")]
+    pub(crate) plant: Option<Plant>,
+    /// Calls of a grid block, so that a change may stop the job.
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) blocking: bool,
+    /// A grid has calls with uneven split vectors.
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) vectors: bool,
+    /// Seed of a grid's times.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "file")]
+    pub(crate) seed: u64,
     /// The trace directory to write; must not hold a trace.
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: PathBuf,

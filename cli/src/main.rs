@@ -6,6 +6,9 @@ mod demo;
 mod failure;
 mod load;
 mod output;
+mod staged;
+mod units;
+mod unpacked;
 
 use std::process::ExitCode;
 
@@ -40,6 +43,9 @@ fn run(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Record(args) => commands::record::run(&args, output),
         Command::Analyze(args) => commands::analyze::run(&args, output),
         Command::Show(args) => commands::show::run(&args, output),
+        Command::Export(args) => commands::export::run(&args, output),
+        Command::Import(args) => commands::import::run(&args, output),
+        Command::Pack(args) => commands::pack::run(&args, output),
         Command::Synth(args) => commands::synth::run(&args, output),
         Command::ListProbes(args) => commands::list_probes::run(&args, output),
         Command::Doctor => commands::doctor::run(output),

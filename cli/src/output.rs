@@ -71,6 +71,11 @@ impl Output {
         columns.or_else(terminal).filter(|&width| width >= 40).unwrap_or(100)
     }
 
+    /// Whether progress and remarks are wanted.
+    pub(crate) fn is_talkative(&self) -> bool {
+        !self.quiet
+    }
+
     /// Progress and remarks.
     pub(crate) fn say(&self, text: impl std::fmt::Display) {
         if !self.quiet {

@@ -3,11 +3,14 @@
 mod crash;
 mod demo;
 mod dependencies;
+mod export;
 mod jobs;
+mod kill;
 mod loss;
 mod mpi;
 mod nccl;
 mod readme;
 mod repository;
+mod store;
 mod usage;
 mod values;

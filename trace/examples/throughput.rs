@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rankdiff_trace::{
     Basic, BlockReader, Call, ClockSnapshot, CommDef, CommRef, DType, Op, ProcessKey, Record, RedOp, Reduction,
-    SiteRef, StreamFiles, StreamWriter, WriterOptions,
+    SiteRef, StreamFiles, StreamWriter, TailOptions, WriterOptions,
 };
 
 /// A step of 96 calls over four communicators, with noise in every time.
@@ -103,6 +103,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let records: Vec<Record> = calls.iter().cloned().map(Record::Call).collect();
     timed("rankdiff: write", number, || {
         let mut writer = StreamWriter::create(dir.path(), &key, ClockSnapshot::default(), &WriterOptions::default())?;
+        for id in 1..=4 {
+            writer.write(Record::Comm(CommDef { id: CommRef(id), my_rank: Some(0), ..CommDef::default() }))?;
+        }
+        for record in records {
+            writer.write(record)?;
+        }
+        Ok(((), writer.close()?.bytes))
+    })?;
+    let records: Vec<Record> = calls.iter().cloned().map(Record::Call).collect();
+    timed("rankdiff: write with a live tail", number, || {
+        let dir = tempfile::tempdir()?;
+        let options = WriterOptions { tail: Some(TailOptions::default()), ..WriterOptions::default() };
+        let mut writer = StreamWriter::create(dir.path(), &key, ClockSnapshot::default(), &options)?;
         for id in 1..=4 {
             writer.write(Record::Comm(CommDef { id: CommRef(id), my_rank: Some(0), ..CommDef::default() }))?;
         }

@@ -47,12 +47,16 @@ impl BlockKind {
     pub const ATTRIBUTES: BlockKind = BlockKind(23);
     /// Step marks.
     pub const STEPS: BlockKind = BlockKind(24);
+    /// The last calls of each communicator, once more.
+    pub const FRONTIER: BlockKind = BlockKind(25);
     /// End of a segment: nothing follows.
     pub const SEGMENT_END: BlockKind = BlockKind(32);
+    /// Which rows of the live tail the next blocks hold.
+    pub const TAIL_ROWS: BlockKind = BlockKind(48);
 
     /// Whether this build knows the kind.
     pub fn is_known(self) -> bool {
-        matches!(self.0, 1..=5 | 16..=24 | 32)
+        matches!(self.0, 1..=5 | 16..=25 | 32 | 48)
     }
 
     /// Words for messages.
@@ -72,7 +76,9 @@ impl BlockKind {
             BlockKind::LOGS => "log lines",
             BlockKind::ATTRIBUTES => "attributes",
             BlockKind::STEPS => "step marks",
+            BlockKind::FRONTIER => "the frontier",
             BlockKind::SEGMENT_END => "the segment's end",
+            BlockKind::TAIL_ROWS => "rows of the live tail",
             _ => "an unknown kind",
         }
     }
@@ -80,6 +86,10 @@ impl BlockKind {
 
 /// The payload is compressed with zstd.
 pub(crate) const COMPRESSED: u16 = 1;
+/// The payload was dropped by retention: header and digest table are all that is left.
+pub(crate) const EXPIRED: u16 = 2;
+/// Every record of the block stands in an earlier block of the recording, or could not be written there.
+pub(crate) const REPEATED: u16 = 1 << 8;
 /// Flags that a reader must know to read the payload: the low eight bits. The high eight may be ignored.
 const ESSENTIAL: u16 = 0x00ff;
 
@@ -88,7 +98,7 @@ const ESSENTIAL: u16 = 0x00ff;
 pub struct BlockHeader {
     /// What it holds.
     pub kind: BlockKind,
-    /// Bit 0: the payload is compressed.
+    /// Bit 0: the payload is compressed. Bit 1: it was dropped. Bit 8: its records are repeated.
     pub flags: u16,
     /// Bytes of the payload as stored.
     pub stored: u32,
@@ -170,9 +180,25 @@ impl BlockHeader {
         head_crc(covered, table).to_le_bytes() == crc
     }
 
+    /// Whether its records stand in an earlier block, and are here once more so that the segment reads alone.
+    pub fn is_repeated(&self) -> bool {
+        self.flags & REPEATED != 0
+    }
+
+    /// Whether its payload was dropped by retention. How many records it held, their times and digests are still told.
+    pub fn is_expired(&self) -> bool {
+        self.flags & EXPIRED != 0
+    }
+
+    /// The same block without its payload.
+    pub(crate) fn expired(&self) -> BlockHeader {
+        let flags = (self.flags | EXPIRED) & !COMPRESSED;
+        BlockHeader { flags, stored: 0, raw: 0, body_crc: crc32fast::hash(&[]), ..*self }
+    }
+
     /// Whether the payload can be read by this build.
     pub(crate) fn is_readable(&self) -> bool {
-        self.kind.is_known() && self.flags & ESSENTIAL & !COMPRESSED == 0
+        self.kind.is_known() && self.flags & ESSENTIAL & !(COMPRESSED | EXPIRED) == 0
     }
 }
 
@@ -204,6 +230,8 @@ pub(crate) struct BlockFacts {
     pub(crate) first_time: u64,
     pub(crate) last_time: u64,
     pub(crate) calls_before: u64,
+    /// Its records stand in earlier blocks.
+    pub(crate) repeated: bool,
 }
 
 impl BlockSealer {
@@ -224,7 +252,7 @@ impl BlockSealer {
         digests.encode(&mut self.table);
         let header = BlockHeader {
             kind: facts.kind,
-            flags,
+            flags: if facts.repeated { flags | REPEATED } else { flags },
             stored: stored.len() as u32,
             raw: payload.len() as u32,
             count: facts.count,

@@ -21,7 +21,9 @@ use crate::call::{Call, CallFlags};
 use crate::comm::{CommDef, CommRef, Semantics};
 use crate::limits;
 use crate::op::{Op, OpKind};
-use crate::signature::{Elements, Signature, is_vector_form};
+use crate::signature::{Elements, is_vector_form};
+use crate::signature_hash::SignatureHashes;
+use crate::stream::Record;
 use crate::typesig::{TypeTable, Unit};
 use crate::wire::{Cursor, Malformed, put_varint};
 
@@ -93,6 +95,9 @@ pub struct Digests {
     /// Point-to-point sums of the communicators that the block used, by communicator.
     pub p2p: Vec<P2pPoint>,
 }
+
+/// Hashes that are remembered of each chain.
+const RECENT: usize = crate::frontier::FRONTIER_CALLS;
 
 const CHECKPOINT: u64 = 1;
 const END: u64 = 2;
@@ -207,12 +212,18 @@ fn decode_chain(body: &mut Cursor<'_>) -> Result<ChainPoint, Malformed> {
 }
 
 /// What the digests need to know of a communicator.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Facts {
     semantics: Semantics,
     inter: bool,
     my_rank: Option<u32>,
     size: Option<u32>,
+}
+
+impl Facts {
+    fn of(def: &CommDef) -> Facts {
+        Facts { semantics: def.semantics, inter: def.inter, my_rank: def.my_rank, size: def.size }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -224,6 +235,8 @@ struct Chain {
     /// Hash of the calls since the last checkpoint, and the sequence number of the first one in it.
     interval: u64,
     interval_base: u64,
+    /// The running hash behind each of the last calls, at the position modulo their number.
+    recent: [u64; RECENT],
     touched: bool,
     p2p: P2pPoint,
     p2p_touched: bool,
@@ -264,6 +277,7 @@ pub struct DigestState {
     /// Communicators that the current block used.
     touched: Vec<CommRef>,
     checkpoints: Vec<ChainPoint>,
+    signatures: SignatureHashes,
     scratch: Vec<u8>,
 }
 
@@ -276,12 +290,27 @@ impl DigestState {
     /// Takes a communicator's definition. A later one of the same id refines it.
     pub fn define_comm(&mut self, def: &CommDef) {
         let chain = self.chains.entry(def.id).or_insert_with(|| Chain::new(def.id));
-        chain.facts = Facts { semantics: def.semantics, inter: def.inter, my_rank: def.my_rank, size: def.size };
+        chain.facts = Facts::of(def);
+    }
+
+    /// Whether calls of the current block were digested under another state of what this record defines. The block must
+    /// end before it: definitions stand in front of the calls of their block, and whoever computes the digests anew
+    /// has nothing but that order.
+    pub(crate) fn outdates(&self, record: &Record) -> bool {
+        match record {
+            Record::Comm(def) => self
+                .chains
+                .get(&def.id)
+                .is_some_and(|chain| (chain.touched || chain.p2p_touched) && chain.facts != Facts::of(def)),
+            Record::Type(def) => !self.touched.is_empty() && self.types.differs(def),
+            _ => false,
+        }
     }
 
     /// Takes a type's definition.
     pub fn define_type(&mut self, def: &crate::datatype::TypeDef) {
         self.types.insert(def);
+        self.signatures.forget();
     }
 
     /// Takes a call.
@@ -313,18 +342,15 @@ impl DigestState {
             chain.restart(seq, Restart::Jump);
         }
         let Facts { semantics, inter, .. } = chain.facts;
-        let signature = Signature::with(call, semantics, inter, &self.types);
         let next = seq.wrapping_add(1);
-        if !signature.complete {
+        let Some(hash) = self.signatures.of(call, semantics, inter, &self.types) else {
             chain.restart(next, Restart::Unreadable);
             return;
-        }
-        self.scratch.clear();
-        signature.write_canonical(&mut self.scratch);
-        let hash = xxh3_64(&self.scratch);
+        };
         chain.point.running = link(chain.point.running, hash);
         chain.interval = link(chain.interval, hash);
         chain.point.upto = next;
+        chain.recent[(next % RECENT as u64) as usize] = chain.point.running;
         if is_vector_form(call) {
             match vector_sum(call, chain.facts, seq, &self.types, &mut self.scratch) {
                 Some(sum) => chain.point.pairs = chain.point.pairs.wrapping_add(sum),
@@ -358,6 +384,30 @@ impl DigestState {
                 chain.p2p.sum = chain.p2p.sum.wrapping_sub(hash);
             }
         }
+    }
+
+    /// The chain of a communicator behind each of its last calls, in order, the newest last: at most
+    /// [`FRONTIER_CALLS`](crate::frontier::FRONTIER_CALLS), fewer behind a restart. Only the newest has a pair sum.
+    pub(crate) fn tail(&self, comm: CommRef) -> Vec<ChainPoint> {
+        let Some(chain) = self.chains.get(&comm) else { return Vec::new() };
+        let ChainPoint { base, upto, .. } = chain.point;
+        let from = upto.saturating_sub(RECENT as u64 - 1).max(base.wrapping_add(1));
+        let at = |upto: u64| ChainPoint {
+            upto,
+            running: chain.recent[(upto % RECENT as u64) as usize],
+            interval: None,
+            pairs_base: upto,
+            pairs: 0,
+            ..chain.point
+        };
+        let mut points: Vec<ChainPoint> = (from..upto).map(at).collect();
+        points.push(chain.point);
+        points
+    }
+
+    /// Where the chain of a communicator stands; `None` before its first collective.
+    pub(crate) fn chain_of(&self, comm: CommRef) -> Option<&ChainPoint> {
+        self.chains.get(&comm).map(|chain| &chain.point)
     }
 
     /// The table of the block that ends here: its checkpoints, and the ends of what it used.

@@ -1,5 +1,7 @@
+use proptest::prelude::*;
+
 use super::{CHECKPOINT_EVERY, ChainPoint, DigestState, Digests, P2pPoint, Restart, Standing};
-use crate::call::{Call, CallFlags, SiteRef};
+use crate::call::{Call, CallFlags, Completion, SiteRef};
 use crate::comm::{CommDef, CommRef, Semantics};
 use crate::datatype::{Basic, DType, RedOp, Reduction, TypeDef};
 use crate::op::Op;
@@ -285,5 +287,226 @@ fn tables_round_trip_and_skip_unknown_entries() {
     for length in 1..table.len() {
         // A cut table is an error or a shorter table, never a panic; the block's checksum tells which.
         let _ = Digests::decode(&table[..length]);
+    }
+}
+
+/// Every field of a call, so that a new one must be sorted in here, as one that counts or one that is left out.
+fn changes_of_every_field(call: &Call) -> Vec<(&'static str, bool, Call)> {
+    let Call {
+        op: _,
+        comm: _,
+        made: _,
+        seq: _,
+        flags: _,
+        count: _,
+        dtype: _,
+        redop: _,
+        root: _,
+        peer: _,
+        tag: _,
+        sends: _,
+        recvs: _,
+        thread: _,
+        thread_seq: _,
+        stream: _,
+        group: _,
+        enter: _,
+        exit: _,
+        completion: _,
+        result: _,
+        site: _,
+        label: _,
+        rank: _,
+    } = call;
+    let with = |change: &dyn Fn(&mut Call)| {
+        let mut call = call.clone();
+        change(&mut call);
+        call
+    };
+    let flag = |flag: CallFlags| with(&|call| call.flags = call.flags.with(flag));
+    vec![
+        ("op", true, with(&|call| call.op = Op::AllReduce)),
+        ("count", true, with(&|call| call.count = Some(9))),
+        ("dtype", true, with(&|call| call.dtype = DType::Basic(Basic::Bf16))),
+        ("redop", true, with(&|call| call.redop = RedOp::Predefined(Reduction::Max))),
+        ("root", true, with(&|call| call.root = Some(1))),
+        ("made", false, with(&|call| call.made = CommRef(7))),
+        ("peer", false, with(&|call| call.peer = Some(2))),
+        ("tag", false, with(&|call| call.tag = Some(5))),
+        ("sends", false, with(&|call| call.sends = vec![1, 2, 3])),
+        ("recvs", false, with(&|call| call.recvs = vec![1, 2, 3])),
+        ("thread", false, with(&|call| call.thread = 9)),
+        ("thread_seq", false, with(&|call| call.thread_seq = 9)),
+        ("stream", false, with(&|call| call.stream = 9)),
+        ("group", false, with(&|call| call.group = 9)),
+        ("enter", false, with(&|call| call.enter = 9)),
+        ("exit", false, with(&|call| call.exit = Some(9))),
+        ("completion", false, with(&|call| call.completion = Completion::At(9))),
+        ("result", false, with(&|call| call.result = Some(9))),
+        ("site", false, with(&|call| call.site = SiteRef(9))),
+        ("label", false, with(&|call| call.label = 9)),
+        ("rank", false, with(&|call| call.rank = Some(9))),
+        ("in_place", false, flag(CallFlags::IN_PLACE)),
+        ("grouped", false, flag(CallFlags::GROUPED)),
+        ("done", false, flag(CallFlags::DONE)),
+        ("incomplete", false, flag(CallFlags::INCOMPLETE)),
+        ("any_source", false, flag(CallFlags::ANY_SOURCE)),
+        ("any_tag", false, flag(CallFlags::ANY_TAG)),
+        ("vectors_cut", false, flag(CallFlags::VECTORS_CUT)),
+        // They leave something else out.
+        ("bystander", true, flag(CallFlags::BYSTANDER)),
+        ("root_is_self", true, flag(CallFlags::ROOT_IS_SELF)),
+        // Where the communicator tells forms apart.
+        ("nonblocking", true, flag(CallFlags::NONBLOCKING)),
+        ("persistent", true, flag(CallFlags::PERSISTENT)),
+    ]
+}
+
+#[test]
+fn what_a_signature_leaves_out_is_what_is_documented() {
+    let reduce = Call { op: Op::Reduce, count: Some(8), ..call(COMM, 0) };
+    let base = end(&digests(state(COMM, 0), [reduce.clone()]));
+    for (field, counts, changed) in changes_of_every_field(&reduce) {
+        assert_ne!(changed, reduce, "{field}");
+        let changed = end(&digests(state(COMM, 0), [changed]));
+        assert_eq!(changed.running != base.running, counts, "{field}");
+        assert_eq!((changed.base, changed.upto, changed.restart), (0, 1, Restart::None), "{field}");
+    }
+    // Where the communicator does not tell forms apart.
+    let plain = |call: &Call| {
+        let mut state = DigestState::new();
+        state.define_comm(&CommDef { id: COMM, my_rank: Some(0), size: Some(3), ..CommDef::default() });
+        end(&digests(state, [call.clone()])).running
+    };
+    for flag in [CallFlags::NONBLOCKING, CallFlags::PERSISTENT] {
+        assert_eq!(plain(&Call { flags: flag, ..reduce.clone() }), plain(&reduce));
+    }
+    // The number of the communicator and of the type are the stream's own.
+    let mut elsewhere = state(CommRef(9), 0);
+    elsewhere.define_type(&TypeDef { id: 4, runs: vec![(Basic::F32, 2)], ..TypeDef::default() });
+    let moved = Call { comm: CommRef(9), dtype: DType::Derived(4), count: Some(4), ..reduce };
+    assert_eq!(end(&digests(elsewhere, [moved])).running, base.running);
+}
+
+#[test]
+fn a_vector_form_leaves_out_what_its_pair_sum_has() {
+    let vector = Call { op: Op::AllToAllV, sends: vec![1, 2, 3], recvs: vec![1, 5, 6], ..call(COMM, 0) };
+    let base = end(&digests(state(COMM, 0), [vector.clone()]));
+    let others = [
+        ("count", false, Call { count: Some(77), ..vector.clone() }),
+        ("dtype", true, Call { dtype: DType::Basic(Basic::F64), ..vector.clone() }),
+        ("sends", true, Call { sends: vec![1, 2, 4], ..vector.clone() }),
+        ("recvs", true, Call { recvs: vec![1, 5, 7], ..vector.clone() }),
+    ];
+    for (field, in_pairs, changed) in others {
+        let changed = end(&digests(state(COMM, 0), [changed]));
+        assert_eq!(changed.running, base.running, "{field}");
+        assert_eq!(changed.pairs != base.pairs, in_pairs, "{field}");
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Action {
+    Call(Call),
+    Comm(CommDef),
+    Type(TypeDef),
+    Seal,
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    let op = prop_oneof![
+        4 => Just(Op::AllReduce),
+        2 => Just(Op::Reduce),
+        1 => Just(Op::Broadcast),
+        1 => Just(Op::AllToAllV),
+        1 => Just(Op::GatherV),
+        1 => Just(Op::AllToAll),
+        1 => Just(Op::Send),
+        1 => Just(Op::Barrier),
+    ];
+    let dtype = prop_oneof![
+        Just(DType::None),
+        Just(DType::Basic(Basic::F32)),
+        (0_u32..3).prop_map(DType::Derived),
+        (0_u64..2).prop_map(DType::Raw),
+    ];
+    let redop = prop_oneof![
+        Just(RedOp::None),
+        Just(RedOp::Predefined(Reduction::Sum)),
+        Just(RedOp::Dynamic),
+        (0_u64..2).prop_map(RedOp::Raw),
+    ];
+    let flags = prop_oneof![3 => Just(0_u32), 1 => (0_u32..14).prop_map(|bit| 1 << bit)];
+    let vector = || prop_oneof![3 => Just(vec![]), 1 => proptest::collection::vec(0_u64..2, 3)];
+    let numbers = (proptest::option::of(0_u64..3), proptest::option::of(0_u32..2), 1_u32..3);
+    (op, dtype, redop, flags, vector(), vector(), numbers).prop_map(
+        |(op, dtype, redop, flags, sends, recvs, (count, root, comm))| Call {
+            op,
+            comm: CommRef(comm),
+            count,
+            dtype,
+            redop,
+            root,
+            peer: root,
+            sends,
+            recvs,
+            flags: CallFlags(flags),
+            ..Call::default()
+        },
+    )
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let comm = (1_u32..3, any::<bool>(), any::<bool>()).prop_map(|(id, inter, distinct)| CommDef {
+        id: CommRef(id),
+        inter,
+        semantics: if distinct { Semantics::NONBLOCKING_DISTINCT } else { Semantics::default() },
+        my_rank: Some(0),
+        size: Some(3),
+        ..CommDef::default()
+    });
+    let runs = proptest::collection::vec((prop_oneof![Just(Basic::F32), Just(Basic::I32)], 1_u64..3), 0..3);
+    let derived = (0_u32..3, proptest::option::of(0_u64..9), runs).prop_map(|(id, size, runs)| TypeDef {
+        id,
+        size,
+        runs,
+        ..TypeDef::default()
+    });
+    prop_oneof![
+        16 => any_call().prop_map(Action::Call),
+        1 => comm.prop_map(Action::Comm),
+        1 => derived.prop_map(Action::Type),
+        1 => Just(Action::Seal),
+    ]
+}
+
+proptest! {
+    /// With remembered hashes and without, whatever is redefined in between.
+    #[test]
+    fn remembered_hashes_are_those_computed_anew(actions in proptest::collection::vec(any_action(), 0..120)) {
+        let (mut with, mut without) = (DigestState::new(), DigestState::new());
+        let mut seqs = [0_u64; 3];
+        for action in actions {
+            match action {
+                Action::Call(call) => {
+                    let seq = &mut seqs[call.comm.0 as usize];
+                    let call = Call { seq: Some(*seq), ..call };
+                    *seq += 1;
+                    without.signatures.forget();
+                    with.absorb(&call);
+                    without.absorb(&call);
+                }
+                Action::Comm(def) => {
+                    with.define_comm(&def);
+                    without.define_comm(&def);
+                }
+                Action::Type(def) => {
+                    with.define_type(&def);
+                    without.define_type(&def);
+                }
+                Action::Seal => prop_assert_eq!(with.seal_block(), without.seal_block()),
+            }
+        }
+        prop_assert_eq!(with.seal_block(), without.seal_block());
     }
 }

@@ -93,6 +93,14 @@ pub enum ReadError {
         /// The directory.
         path: PathBuf,
     },
+    /// The directory holds more files of a trace than any job leaves.
+    #[error("{path} holds more than {limit} files of a trace. Give a directory that one job was recorded into")]
+    TooManyFiles {
+        /// The directory.
+        path: PathBuf,
+        /// Most files that are looked at.
+        limit: usize,
+    },
     /// The file was written in a format that this build does not know.
     #[error(
         "{path} is in trace format {found_major}.{found_minor}; this build reads {known_major}.x. \
@@ -155,6 +163,13 @@ pub enum ProblemKind {
     Newer,
     /// A file of the directory could not be read at all.
     Unreadable,
+}
+
+impl ReadError {
+    /// Whether the file is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, ReadError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
 }
 
 impl fmt::Display for Problem {

@@ -30,6 +30,8 @@ pub enum GapCause {
     /// Not known.
     #[default]
     Unknown = 7,
+    /// Dropped by retention, older than what was to be kept.
+    Expired = 8,
 }
 
 impl GapCause {
@@ -43,7 +45,22 @@ impl GapCause {
             5 => Some(GapCause::DiskFull),
             6 => Some(GapCause::Unprobed),
             7 => Some(GapCause::Unknown),
+            8 => Some(GapCause::Expired),
             _ => None,
+        }
+    }
+
+    /// Name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            GapCause::RingFull => "ring_full",
+            GapCause::LateAttach => "late_attach",
+            GapCause::RecorderGone => "recorder_gone",
+            GapCause::Torn => "torn",
+            GapCause::DiskFull => "disk_full",
+            GapCause::Unprobed => "unprobed",
+            GapCause::Unknown => "unknown",
+            GapCause::Expired => "expired",
         }
     }
 
@@ -54,9 +71,10 @@ impl GapCause {
             GapCause::LateAttach => "before the recorder was attached",
             GapCause::RecorderGone => "after the recorder ended",
             GapCause::Torn => "in a torn file",
-            GapCause::DiskFull => "not written: disk full",
+            GapCause::DiskFull => "not written: no room (disk full, or --max-disk reached)",
             GapCause::Unprobed => "before the library's probes were attached",
             GapCause::Unknown => "missing for an unknown reason",
+            GapCause::Expired => "dropped by --keep; their digests are there",
         }
     }
 }

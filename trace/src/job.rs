@@ -1,157 +1,107 @@
-//! A job's directory: who recorded it (`job.HOST.json`), and whose streams are in it.
+//! A job's directory: who recorded it (`job_info.rs`), and whose streams are in it.
+//!
+//! A directory may hold anything: files of other kinds are passed over by their names, what only looks like a trace is
+//! a problem by name, and how much is looked at is bounded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use crate::error::{Problem, ProblemKind, ReadError, WriteError};
+use crate::error::{Problem, ProblemKind, ReadError};
+pub use crate::job_info::{CUT, JobFile, JobInfo, read_job_info, write_job_info};
 use crate::limits;
 use crate::reader::BlockReader;
-use crate::regular::open_regular;
-use crate::segment::{create_exclusive, file_name_of_host};
 use crate::stream_files::{StreamFiles, unreadable};
+use crate::tail::Tail;
 
-/// The last word of a command line that was cut.
-pub const CUT: &str = "…";
-
-/// What one host's recorder says of the job (`job.HOST.json`). Unknown fields are ignored, missing ones are defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default)]
-pub struct JobInfo {
-    /// Trace format of the streams beside it, 'major.minor'.
-    pub format_version: String,
-    /// Version of the recorder.
-    pub recorder_version: String,
-    /// Host name.
-    pub host: String,
-    /// Identifier of the job.
-    pub job_id: String,
-    /// Command line of the job; empty if it was attached to. One that was too long to be kept ends in [`CUT`].
-    pub command: Vec<String>,
-    /// Number of ranks, if known.
-    pub world: Option<u32>,
-    /// Start of the recording, ns since 1970.
-    pub start_realtime: u64,
-    /// The kernel's boot id, so that clocks of one boot are known to be one clock.
-    pub boot_id: String,
-    /// The recorder ended the job after nobody had made a call for so long, ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stall_after_ms: Option<u64>,
+/// What a file of a trace is, by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FileKind {
+    /// `job.HOST.json`: what a recorder says of the job.
+    Info,
+    /// `*.rdt`: a segment.
+    Segment,
+    /// `*.tail`: a live tail.
+    Tail,
 }
 
-/// Writes `job.HOST.json` into `dir`, replacing an older one whole. Of a command line over
-/// [`limits::MAX_COMMAND`] only the beginning is written.
-pub fn write_job_info(dir: &Path, info: &JobInfo) -> Result<PathBuf, WriteError> {
-    let host = file_name_of_host(&info.host);
-    let path = dir.join(format!("job.{host}.json"));
-    let draft = dir.join(format!(".job.{host}.json.{}", std::process::id()));
-    let info = JobInfo { command: shortened(&info.command), ..info.clone() };
-    let mut text = serde_json::to_vec_pretty(&info)
-        .map_err(|error| WriteError::from_io("encode", &path, (0, 0), std::io::Error::other(error)))?;
-    text.push(b'\n');
-    let result =
-        create_exclusive(&draft).and_then(|mut file| file.write_all(&text)).and_then(|()| fs::rename(&draft, &path));
-    if let Err(source) = result {
-        let _ = fs::remove_file(&draft);
-        return Err(WriteError::from_io("write", &path, (0, 0), source));
+impl FileKind {
+    /// By name; `None`: the file is no part of a trace. Names that begin with a dot are drafts.
+    pub fn of(name: &str) -> Option<FileKind> {
+        if name.starts_with('.') {
+            return None;
+        }
+        match name.rsplit_once('.').map(|(_, ending)| ending) {
+            Some("rdt") => Some(FileKind::Segment),
+            Some("tail") => Some(FileKind::Tail),
+            Some("json") if name.starts_with("job.") => Some(FileKind::Info),
+            _ => None,
+        }
     }
-    Ok(path)
-}
-
-/// The beginning of a command line, marked by [`CUT`] if that is not all of it.
-fn shortened(command: &[String]) -> Vec<String> {
-    let mut left = limits::MAX_COMMAND;
-    let mut kept = Vec::new();
-    for word in command {
-        // Words without text take room too.
-        let Some(rest) = left.checked_sub(word.len() + 1) else {
-            let end = (0..left).rev().find(|&end| word.is_char_boundary(end)).unwrap_or(0);
-            let begin = word.get(..end).unwrap_or_default();
-            if !begin.is_empty() {
-                kept.push(begin.to_owned());
-            }
-            kept.push(CUT.to_owned());
-            break;
-        };
-        left = rest;
-        kept.push(word.clone());
-    }
-    kept
-}
-
-/// Reads a `job.HOST.json`.
-pub fn read_job_info(path: &Path) -> Result<JobInfo, Problem> {
-    let problem = |what: String| Problem {
-        file: path.to_owned(),
-        offset: 0,
-        kind: ProblemKind::Unreadable,
-        what,
-        advice: "The streams beside it are read without it".to_owned(),
-    };
-    let mut text = Vec::new();
-    let file = open_regular(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
-    let read = file.take(limits::MAX_JOB_INFO + 1).read_to_end(&mut text);
-    read.map_err(|error| problem(format!("cannot be read: {error}")))?;
-    if text.len() as u64 > limits::MAX_JOB_INFO {
-        return Err(problem(format!("is over the limit of {} bytes", limits::MAX_JOB_INFO)));
-    }
-    serde_json::from_slice(&text).map_err(|error| problem(format!("is not a job's description: {error}")))
 }
 
 /// A trace: a job's directory, or a single segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JobDir {
     infos: Vec<JobInfo>,
     streams: Vec<StreamFiles>,
+    job_ids: BTreeSet<String>,
     problems: Vec<Problem>,
+    /// Problems that are only counted.
+    more_problems: u64,
 }
 
 impl JobDir {
     /// Opens a directory, or a single `.rdt` file. Reads the header of every segment and no more.
     pub fn open(path: &Path) -> Result<JobDir, ReadError> {
         let failed = |source| ReadError::Io { path: path.to_owned(), source };
-        let mut job = JobDir { infos: Vec::new(), streams: Vec::new(), problems: Vec::new() };
+        let mut job = JobDir::default();
         if !fs::metadata(path).map_err(failed)?.is_dir() {
-            let reader = BlockReader::open(path)?;
+            // What somebody names is theirs to choose, a link to it included.
+            let is_link = fs::symlink_metadata(path).map_err(failed)?.is_symlink();
+            let file = if is_link { fs::canonicalize(path).map_err(failed)? } else { path.to_owned() };
+            let reader = BlockReader::open(&file)?;
             let header = reader.header();
-            let segments = vec![path.to_owned()];
-            job.streams.push(StreamFiles { key: header.key.clone(), session: header.session, segments });
+            job.job_ids.insert(header.job_id.clone());
+            let (key, session) = (header.key.clone(), header.session);
+            job.streams.push(StreamFiles { key, session, segments: vec![file], tail: None });
             return Ok(job);
         }
-        let mut names = Vec::new();
-        for entry in fs::read_dir(path).map_err(failed)? {
-            names.push(entry.map_err(failed)?.path());
-        }
-        // The file system's order is chance; reports are not.
-        names.sort_unstable();
+        let files = list(path)?;
         let mut segments: BTreeMap<_, Vec<(u32, PathBuf)>> = BTreeMap::new();
+        let mut tails = BTreeMap::new();
         let mut first_error = None;
-        let mut any = false;
-        for name in names {
-            let file_name = name.file_name().and_then(|file_name| file_name.to_str()).unwrap_or_default();
-            if name.extension().is_some_and(|extension| extension == "rdt") {
-                any = true;
-                match BlockReader::open(&name) {
+        let mut info_bytes = 0;
+        for (kind, name) in &files {
+            let file = path.join(name);
+            match kind {
+                FileKind::Segment => match BlockReader::open(&file) {
                     Ok(reader) => {
                         let header = reader.header();
-                        segments.entry((header.key.clone(), header.session)).or_default().push((header.ordinal, name));
+                        if job.job_ids.len() < limits::MAX_NAMED && !job.job_ids.contains(&header.job_id) {
+                            job.job_ids.insert(header.job_id.clone());
+                        }
+                        segments.entry((header.key.clone(), header.session)).or_default().push((header.ordinal, file));
                     }
                     Err(error) => {
-                        job.problems.push(unreadable(&name, &error));
+                        job.problem(unreadable(&file, &error));
                         first_error.get_or_insert(error);
                     }
-                }
-            } else if file_name.starts_with("job.") && file_name.ends_with(".json") {
-                match read_job_info(&name) {
-                    Ok(info) => job.infos.push(info),
-                    Err(problem) => job.problems.push(problem),
-                }
+                },
+                FileKind::Info => job.info(&file, &mut info_bytes),
+                FileKind::Tail => match Tail::open(&file) {
+                    Ok(tail) => {
+                        tails.insert((tail.header().key.clone(), tail.header().session), file);
+                    }
+                    // A stream that was closed takes its tail away.
+                    Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+                    Err(error) => job.problem(unreadable(&file, &error)),
+                },
             }
         }
-        if !any {
+        if !files.iter().any(|(kind, _)| *kind == FileKind::Segment) {
             return Err(ReadError::NoTrace { path: path.to_owned() });
         }
         if let (true, Some(error)) = (segments.is_empty(), first_error) {
@@ -159,9 +109,44 @@ impl JobDir {
         }
         for ((key, session), mut files) in segments {
             files.sort_unstable();
-            job.streams.push(StreamFiles { key, session, segments: files.into_iter().map(|file| file.1).collect() });
+            let (own, segments) = ((key, session), files.into_iter().map(|file| file.1).collect());
+            let tail = tails.remove(&own);
+            let (key, session) = own;
+            job.streams.push(StreamFiles { key, session, segments, tail });
         }
+        job.count_problems(path);
         Ok(job)
+    }
+
+    fn info(&mut self, file: &Path, bytes: &mut u64) {
+        *bytes += fs::symlink_metadata(file).map_or(0, |found| found.len().min(limits::MAX_JOB_INFO));
+        if *bytes > limits::MAX_JOB_INFOS {
+            return self.more_problems += 1;
+        }
+        match read_job_info(file) {
+            Ok(info) => self.infos.push(info),
+            Err(problem) => self.problem(problem),
+        }
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        if self.problems.len() < limits::MAX_NAMED {
+            self.problems.push(problem);
+        } else {
+            self.more_problems += 1;
+        }
+    }
+
+    fn count_problems(&mut self, path: &Path) {
+        if self.more_problems > 0 {
+            self.problems.push(Problem {
+                file: path.to_owned(),
+                offset: 0,
+                kind: ProblemKind::Unreadable,
+                what: format!("{} more files of it cannot be read", self.more_problems),
+                advice: "The rest of the trace is read without them".to_owned(),
+            });
+        }
     }
 
     /// What the hosts' recorders said of the job.
@@ -174,8 +159,32 @@ impl JobDir {
         &self.streams
     }
 
+    /// Identifiers of the job in the segments: several, if traces of several jobs were put into one directory.
+    pub fn job_ids(&self) -> &BTreeSet<String> {
+        &self.job_ids
+    }
+
     /// Files that could not be read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
+}
+
+/// Names of the files of a trace in a directory, in order; the file system's own order is chance, and reports are not.
+/// Names that are no text are nobody's.
+pub(crate) fn list(path: &Path) -> Result<Vec<(FileKind, String)>, ReadError> {
+    let failed = |source| ReadError::Io { path: path.to_owned(), source };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let Some((kind, name)) = OsStr::to_str(&name).and_then(|name| Some((FileKind::of(name)?, name))) else {
+            continue;
+        };
+        if files.len() >= limits::MAX_FILES {
+            return Err(ReadError::TooManyFiles { path: path.to_owned(), limit: limits::MAX_FILES });
+        }
+        files.push((kind, name.to_owned()));
+    }
+    files.sort_unstable_by(|one, other| one.1.cmp(&other.1));
+    Ok(files)
 }

@@ -26,8 +26,16 @@ pub const MAX_MEMBERS: usize = 1 << 20;
 pub const MAX_RUNS: usize = 1 << 18;
 /// Frames of a call site.
 pub const MAX_FRAMES: usize = 512;
+/// Blocks that one write puts behind the note of the tail's rows that they hold.
+pub const MAX_WRITE: u64 = 4096;
 /// Segments of one stream.
 pub const MAX_SEGMENTS: u32 = 1_000_000;
+/// Files of a trace that are looked at in one directory.
+pub const MAX_FILES: usize = 1 << 20;
+/// Bytes of all `job.HOST.json` of a directory together.
+pub const MAX_JOB_INFOS: u64 = 256 << 20;
+/// Files that cannot be read, each named for itself; further ones are only counted.
+pub const MAX_NAMED: usize = 1000;
 /// Bytes of a `job.HOST.json`.
 pub const MAX_JOB_INFO: u64 = 1 << 20;
 

@@ -36,6 +36,7 @@ macro_rules! ops {
             pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
 
             /// The operation with this code in the file format.
+            #[inline]
             pub fn from_code(code: u16) -> Option<Op> {
                 match code { $($code => Some(Op::$variant),)* _ => None }
             }
@@ -46,6 +47,7 @@ macro_rules! ops {
             }
 
             /// What the operation is to the alignment.
+            #[inline]
             pub fn kind(self) -> OpKind {
                 match self { $(Op::$variant => OpKind::$kind,)* }
             }

@@ -23,6 +23,24 @@ pub struct SegmentEnd {
     pub lost_calls: u64,
 }
 
+/// The blocks behind it hold the records of these rows of the live tail, all of them and no others (but repeated ones).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct TailRows {
+    /// The first row.
+    pub first: u64,
+    /// How many.
+    pub rows: u64,
+    /// Blocks that hold them.
+    pub blocks: u64,
+}
+
+impl TailRows {
+    /// The first row that is not among them.
+    pub fn upto(&self) -> u64 {
+        self.first.saturating_add(self.rows)
+    }
+}
+
 /// The records of one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,8 +73,14 @@ pub enum Decoded {
     Attributes(Vec<Attribute>),
     /// Step marks.
     Steps(Vec<StepMark>),
+    /// Calls that stand in blocks before: the last ones of each communicator.
+    Frontier(Vec<Call>),
+    /// Which rows of the live tail the next blocks hold.
+    TailRows(TailRows),
     /// End of the segment.
     End(SegmentEnd),
+    /// The payload was dropped by retention; the block's header tells how many records it held.
+    Expired,
     /// A kind that this build does not know.
     Unknown,
 }
@@ -81,13 +105,22 @@ pub(crate) fn decode(kind: BlockKind, count: usize, payload: &[u8]) -> Result<(D
         }
         if reader.is_done() { Ok((wrap(records), reader.unknown)) } else { Err(Malformed("more rows than its count")) }
     }
+    fn calls(
+        count: usize,
+        payload: &[u8],
+        wrap: fn(Vec<crate::call::Call>) -> Decoded,
+    ) -> Result<(Decoded, u64), Malformed> {
+        let mut calls = Vec::new();
+        decode_calls(payload, count, &mut calls).map(|skipped| (wrap(calls), skipped))
+    }
     match kind {
         BlockKind::RANKS => rows(count, payload, Decoded::Ranks),
         BlockKind::COMMS => rows(count, payload, Decoded::Comms),
         BlockKind::TYPES => rows(count, payload, Decoded::Types),
         BlockKind::SITES => rows(count, payload, Decoded::Sites),
         BlockKind::LABELS => rows(count, payload, Decoded::Labels),
-        BlockKind::CALLS => decode_calls(payload, count).map(|(calls, skipped)| (Decoded::Calls(calls), skipped)),
+        BlockKind::CALLS => calls(count, payload, Decoded::Calls),
+        BlockKind::FRONTIER => calls(count, payload, Decoded::Frontier),
         BlockKind::RETURNS => decode_returns(payload, count).map(|returns| (Decoded::Returns(returns), 0)),
         BlockKind::CLOCKS => rows(count, payload, Decoded::Clocks),
         BlockKind::GAPS => rows(count, payload, Decoded::Gaps),
@@ -96,6 +129,9 @@ pub(crate) fn decode(kind: BlockKind, count: usize, payload: &[u8]) -> Result<(D
         BlockKind::LOGS => rows(count, payload, Decoded::Logs),
         BlockKind::ATTRIBUTES => rows(count, payload, Decoded::Attributes),
         BlockKind::STEPS => rows(count, payload, Decoded::Steps),
+        BlockKind::TAIL_ROWS => {
+            rows(count, payload, |all: Vec<TailRows>| Decoded::TailRows(all.first().copied().unwrap_or_default()))
+        }
         BlockKind::SEGMENT_END => {
             rows(count, payload, |ends: Vec<SegmentEnd>| Decoded::End(ends.first().copied().unwrap_or_default()))
         }
@@ -454,6 +490,22 @@ impl Row for StepMark {
 
     fn get(row: &mut RowReader<'_>) -> Result<StepMark, Malformed> {
         Ok(StepMark { at: row.u64()?, thread: row.u32()?, first_thread_seq: row.u64()?, step: row.u64()? })
+    }
+}
+
+impl Row for TailRows {
+    fn put(&self, row: &mut RowWriter) {
+        row.u64(self.first);
+        row.u64(self.rows);
+        row.u64(self.blocks);
+    }
+
+    fn get(row: &mut RowReader<'_>) -> Result<TailRows, Malformed> {
+        let rows = TailRows { first: row.u64()?, rows: row.u64()?, blocks: row.u64()? };
+        if rows.blocks > limits::MAX_WRITE {
+            return Err(Malformed("more blocks than one write has"));
+        }
+        Ok(rows)
     }
 }
 

@@ -9,7 +9,8 @@ use crate::definitions::Definitions;
 use crate::digest::Digests;
 use crate::evidence::{Attribute, ClockSnapshot, Gap, LogLine, ProcessState, StepMark, ThreadState};
 use crate::limits;
-use crate::payload::{Row, SegmentEnd};
+use crate::payload::{Row, SegmentEnd, TailRows};
+use crate::repeated::Repeated;
 use crate::rows::RowWriter;
 use crate::sizes;
 
@@ -65,6 +66,8 @@ pub(crate) struct Encoder {
     pub(crate) blocks: u64,
     /// Calls of the recording before the next block.
     pub(crate) calls_before: u64,
+    /// The next blocks hold what stands in earlier ones.
+    pub(crate) repeated: bool,
 }
 
 impl Encoder {
@@ -76,6 +79,7 @@ impl Encoder {
             payload: Vec::new(),
             blocks: 0,
             calls_before: 0,
+            repeated: false,
         })
     }
 
@@ -111,6 +115,28 @@ impl Encoder {
         self.chunked(BlockKind::LABELS, known.labels.records().iter(), |label| sizes::label(&label.1), out);
     }
 
+    /// Appends every definition as what stands in earlier blocks, or was lost with them.
+    pub(crate) fn redefine(&mut self, known: &Definitions, out: &mut Vec<u8>) {
+        self.repeated = true;
+        self.definitions(known, out);
+        self.repeated = false;
+    }
+
+    /// Appends what a later segment begins with.
+    pub(crate) fn head(&mut self, known: &Definitions, repeated: &Repeated, out: &mut Vec<u8>) {
+        self.redefine(known, out);
+        self.repeated = true;
+        self.rows(BlockKind::CLOCKS, &repeated.clock, |clock| Some(clock.monotonic), out);
+        self.chunked(BlockKind::ATTRIBUTES, repeated.attributes.records().iter(), sizes::attribute, out);
+        self.rows(BlockKind::STEPS, &repeated.step, |step| Some(step.at), out);
+        self.repeated = false;
+    }
+
+    /// Appends the note that the next blocks hold these rows of the tail.
+    pub(crate) fn tail_rows(&mut self, rows: &TailRows, out: &mut Vec<u8>) {
+        self.rows(BlockKind::TAIL_ROWS, [rows], |_| None, out);
+    }
+
     /// Appends a single gap.
     pub(crate) fn gap(&mut self, gap: &Gap, out: &mut Vec<u8>) {
         self.rows(BlockKind::GAPS, [gap], |_| None, out);
@@ -138,6 +164,15 @@ impl Encoder {
         encode_calls(calls, &mut self.columns, &mut self.payload);
         self.seal(BlockKind::CALLS, calls.len() as u32, (first, last), digests, out);
         self.calls_before += calls.len() as u64;
+    }
+
+    /// Appends a frontier: calls that stand in earlier blocks.
+    pub(crate) fn frontier(&mut self, calls: &[Call], digests: &Digests, out: &mut Vec<u8>) {
+        for calls in calls.chunks(limits::MAX_RECORDS) {
+            self.payload.clear();
+            encode_calls(calls, &mut self.columns, &mut self.payload);
+            self.seal(BlockKind::FRONTIER, calls.len() as u32, (u64::MAX, 0), digests, out);
+        }
     }
 
     fn returns(&mut self, returns: &[Return], out: &mut Vec<u8>) {
@@ -199,7 +234,8 @@ impl Encoder {
 
     fn seal(&mut self, kind: BlockKind, count: u32, times: (u64, u64), digests: &Digests, out: &mut Vec<u8>) {
         let (first_time, last_time) = times;
-        let facts = BlockFacts { kind, count, first_time, last_time, calls_before: self.calls_before };
+        let facts =
+            BlockFacts { kind, count, first_time, last_time, calls_before: self.calls_before, repeated: self.repeated };
         self.sealer.seal(facts, digests, &self.payload, out);
         self.blocks += 1;
     }

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use crate::block::{BLOCK_HEADER, BlockHeader, unpack};
+use crate::block::{BLOCK_HEADER, BlockHeader, BlockKind, unpack};
+use crate::call::Call;
+use crate::columns::decode_calls;
 use crate::digest::Digests;
 use crate::error::{Problem, ProblemKind, ReadError};
 use crate::header::{FIXED, FORMAT_MINOR, SegmentHeader};
 use crate::payload::{Decoded, decode};
-use crate::regular::open_regular;
+use crate::regular::open_of_trace;
 use crate::wire::Malformed;
 
 /// Reads the blocks of one segment.
@@ -26,6 +28,8 @@ pub struct BlockReader<R> {
     length: u64,
     /// Values and kinds that were left out or read as a default, since a newer writer wrote them.
     newer: u64,
+    /// Calls of the recording before the next block, once a block has said so.
+    calls: Option<u64>,
 }
 
 /// A block whose payload was not read yet.
@@ -53,17 +57,38 @@ impl Block {
         self.offset
     }
 
+    /// The same block with an empty digest table, for whoever keeps many and has taken the digests out.
+    pub(crate) fn without_digests(self) -> Block {
+        Block { digests: Digests::default(), ..self }
+    }
+
+    /// Bytes that it takes in the file.
+    pub fn length(&self) -> u64 {
+        self.body - self.offset + u64::from(self.header.stored)
+    }
+
     /// Reads and decodes the payload.
     pub fn decode<R: Read + Seek>(&self, reader: &mut BlockReader<R>) -> Result<Decoded, Problem> {
         reader.decode(self)
     }
+
+    /// Reads and decodes the payload of a block of calls ([`BlockHeader::is_readable`]) straight to where they are
+    /// wanted: into one vector for all of them, or into one that is emptied for each block. After an error, nothing was
+    /// appended.
+    pub fn append_calls<R: Read + Seek>(
+        &self,
+        reader: &mut BlockReader<R>,
+        into: &mut Vec<Call>,
+    ) -> Result<(), Problem> {
+        reader.append_calls(self, into)
+    }
 }
 
 impl BlockReader<File> {
-    /// Opens a segment and reads its header.
+    /// Opens a segment, which must be no symbolic link, and reads its header.
     pub fn open(path: &Path) -> Result<BlockReader<File>, ReadError> {
         let failed = |source| ReadError::Io { path: path.to_owned(), source };
-        let file = open_regular(path).map_err(failed)?;
+        let file = open_of_trace(path).map_err(failed)?;
         BlockReader::new(path, file)
     }
 }
@@ -85,7 +110,8 @@ impl<R: Read + Seek> BlockReader<R> {
         }
         let header = SegmentHeader::decode(path, &begin)?;
         let at = header_length as u64;
-        Ok(BlockReader { path: path.to_owned(), source, header, at, next: at, length, newer: 0 })
+        let calls = (header.ordinal == 1).then_some(0);
+        Ok(BlockReader { path: path.to_owned(), source, header, at, next: at, length, newer: 0, calls })
     }
 
     /// The segment's header.
@@ -101,6 +127,12 @@ impl<R: Read + Seek> BlockReader<R> {
     /// Where the next block begins: all before it was whole.
     pub fn offset(&self) -> u64 {
         self.next
+    }
+
+    /// Goes on at an offset at which a block is known to begin.
+    pub(crate) fn go_on_at(&mut self, offset: u64) {
+        self.next = offset;
+        self.calls = None;
     }
 
     /// Kinds and values so far that were left out or read as a default because a newer writer wrote them.
@@ -140,8 +172,27 @@ impl<R: Read + Seek> BlockReader<R> {
             return Err(self.torn(&format!("a block of {}", header.kind.name())));
         }
         let digests = Digests::decode(&table).map_err(|Malformed(what)| self.damaged(offset, what))?;
+        self.in_order(&header).map_err(|what| self.damaged(offset, &what))?;
         self.next = end;
         Ok(Some(Block { header, digests, offset, body }))
+    }
+
+    /// Whether the block goes on where the last one ended: whole blocks that are missing, repeated or in another order
+    /// have checksums that are right.
+    fn in_order(&mut self, header: &BlockHeader) -> Result<(), String> {
+        let found = header.calls_before;
+        match self.calls {
+            Some(expected) if found > expected => {
+                return Err(format!("{} calls are missing before a block", found - expected));
+            }
+            Some(expected) if found < expected => {
+                return Err("a block stands behind calls that were written after it".to_owned());
+            }
+            _ => {}
+        }
+        let held = if header.kind == BlockKind::CALLS { u64::from(header.count) } else { 0 };
+        self.calls = Some(found.checked_add(held).ok_or("more calls than can be counted")?);
+        Ok(())
     }
 
     fn decode(&mut self, block: &Block) -> Result<Decoded, Problem> {
@@ -149,24 +200,44 @@ impl<R: Read + Seek> BlockReader<R> {
             self.newer += 1;
             return Ok(Decoded::Unknown);
         }
+        if block.header.is_expired() {
+            return Ok(Decoded::Expired);
+        }
+        let payload = self.payload(block)?;
+        match decode(block.header.kind, block.header.count as usize, &payload) {
+            Ok((decoded, newer)) => {
+                self.newer += newer;
+                Ok(decoded)
+            }
+            Err(malformed) => Err(self.malformed(block, malformed)),
+        }
+    }
+
+    fn append_calls(&mut self, block: &Block, into: &mut Vec<Call>) -> Result<(), Problem> {
+        let payload = self.payload(block)?;
+        match decode_calls(&payload, block.header.count as usize, into) {
+            Ok(newer) => {
+                self.newer += newer;
+                Ok(())
+            }
+            Err(malformed) => Err(self.malformed(block, malformed)),
+        }
+    }
+
+    /// Reads the payload of a block and checks it.
+    fn payload(&mut self, block: &Block) -> Result<Vec<u8>, Problem> {
         if !self.reaches(block.body + u64::from(block.header.stored))? {
             return Err(self.torn(&format!("a block of {}", block.header.kind.name())));
         }
         self.seek(block.body)?;
         let mut stored = vec![0_u8; block.header.stored as usize];
         self.read_exact(&mut stored)?;
-        let decoded = unpack(&block.header, stored)
-            .and_then(|payload| decode(block.header.kind, block.header.count as usize, &payload));
-        match decoded {
-            Ok((decoded, newer)) => {
-                self.newer += newer;
-                Ok(decoded)
-            }
-            Err(Malformed(what)) => {
-                let what = format!("a block of {} cannot be read: {what}", block.header.kind.name());
-                Err(self.damaged(block.offset, &what))
-            }
-        }
+        unpack(&block.header, stored).map_err(|malformed| self.malformed(block, malformed))
+    }
+
+    fn malformed(&self, block: &Block, Malformed(what): Malformed) -> Problem {
+        let what = format!("a block of {} cannot be read: {what}", block.header.kind.name());
+        self.damaged(block.offset, &what)
     }
 
     /// Whether the file has this many bytes. Asks again before it says no: the file may grow.
@@ -211,6 +282,11 @@ impl<R: Read + Seek> BlockReader<R> {
             what: format!("reading failed: {error}"),
             advice: "What stands before was read; try again, or copy the file from its disk".to_owned(),
         }
+    }
+
+    /// The problem of a file that ends where the next block should begin, inside of this.
+    pub(crate) fn torn_here(&self, what: &str) -> Problem {
+        self.torn(what)
     }
 
     fn torn(&self, what: &str) -> Problem {

@@ -1,16 +1,21 @@
 //! The file of a segment: created exclusively, grown by whole blocks only.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use crate::directory::TraceDir;
 use crate::limits;
+use crate::retain::{FileIdentity, SealedSegment};
 use crate::stream::ProcessKey;
 
 /// A segment that is being written.
 #[derive(Debug)]
 pub(crate) struct SegmentFile {
     file: File,
+    dir: Arc<TraceDir>,
+    name: String,
     path: PathBuf,
     /// Bytes up to the end of the last whole append.
     length: u64,
@@ -24,6 +29,12 @@ pub(crate) fn segment_name(key: &ProcessKey, number: u32) -> String {
     format!("{host}-{}-{}.{number:04}.rdt", key.pid, key.start_time)
 }
 
+/// Name of the live tail of a recording whose first segment has this number: nobody else's segment has it.
+pub(crate) fn tail_name(key: &ProcessKey, number: u32) -> String {
+    let host = file_name_of_host(&key.host);
+    format!("{host}-{}-{}.{number:04}.tail", key.pid, key.start_time)
+}
+
 /// A host's name as a part of a file name.
 pub(crate) fn file_name_of_host(host: &str) -> String {
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '_' };
@@ -31,37 +42,27 @@ pub(crate) fn file_name_of_host(host: &str) -> String {
     if name.trim_start_matches('.').is_empty() { "host".to_owned() } else { name }
 }
 
-/// Opens a file that did not exist, for this process and user alone; never through a symbolic link.
-pub(crate) fn create_exclusive(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt;
-        options.mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    }
-    options.open(path)
-}
-
 impl SegmentFile {
     /// Creates the first free segment of a stream from `number` on, with these first bytes. Gives its number.
     pub(crate) fn create(
-        dir: &Path,
+        dir: &Arc<TraceDir>,
         key: &ProcessKey,
         number: u32,
         head: &[u8],
     ) -> Result<(SegmentFile, u32), Failure> {
         let mut number = number;
         loop {
-            let path = dir.join(segment_name(key, number));
-            match create_exclusive(&path) {
+            let name = segment_name(key, number);
+            let path = dir.path_of(&name);
+            match dir.create_file(&name) {
                 Ok(file) => {
-                    let mut segment = SegmentFile { file, path: path.clone(), length: 0, broken: false };
+                    let dir = Arc::clone(dir);
+                    let mut segment = SegmentFile { file, dir, name, path: path.clone(), length: 0, broken: false };
                     return match segment.append(head) {
                         Ok(()) => Ok((segment, number)),
                         Err(source) => {
                             // Without its header it would only puzzle readers.
-                            let _ = std::fs::remove_file(&path);
+                            let _ = segment.dir.remove(&segment.name);
                             Err(Failure { path, source })
                         }
                     };
@@ -77,12 +78,14 @@ impl SegmentFile {
 
     /// Appends whole blocks: all of them, or none where the file system lets them be taken back.
     pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.dir.claim(bytes.len() as u64)?;
         let result = self.file.write_all(bytes);
         match result {
             Ok(()) => self.length += bytes.len() as u64,
             Err(_) => {
                 let undone = self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::Start(self.length)));
                 self.broken = undone.is_err();
+                self.dir.release(bytes.len() as u64);
             }
         }
         result
@@ -94,6 +97,14 @@ impl SegmentFile {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Tells the directory that it has its end block: nothing is appended from now on.
+    pub(crate) fn sealed(&self, last_time: u64) {
+        // Without its identity it could be mistaken for another file: then it is left alone.
+        if let Ok(identity) = FileIdentity::of(&self.file) {
+            self.dir.sealed(SealedSegment { name: self.name.clone(), identity, bytes: self.length, last_time });
+        }
     }
 
     pub(crate) fn is_broken(&self) -> bool {
@@ -132,7 +143,8 @@ mod tests {
         let target = dir.path().join("target");
         std::os::unix::fs::symlink(&target, dir.path().join(segment_name(&key(), 1))).expect("link");
         std::fs::write(dir.path().join(segment_name(&key(), 2)), "old").expect("old file");
-        let (segment, number) = SegmentFile::create(dir.path(), &key(), 1, b"head").expect("third name is free");
+        let opened = std::sync::Arc::new(crate::directory::TraceDir::open(dir.path()).expect("it is there"));
+        let (segment, number) = SegmentFile::create(&opened, &key(), 1, b"head").expect("third name is free");
         assert_eq!(number, 3);
         assert!(!target.exists());
         assert_eq!(std::fs::read(segment.path()).expect("read"), b"head");

@@ -38,7 +38,9 @@ pub(crate) fn record(record: &Record) -> (&'static str, usize) {
     }
 }
 
-fn call(call: &Call) -> usize {
+/// A call. Its vectors are what may be large.
+#[inline]
+pub(crate) fn call(call: &Call) -> usize {
     NUMBERS + 10 * (call.sends.len() + call.recvs.len())
 }
 
@@ -98,6 +100,6 @@ fn log(line: &LogLine) -> usize {
     NUMBERS + string(&line.text)
 }
 
-fn attribute(attribute: &Attribute) -> usize {
+pub(crate) fn attribute(attribute: &Attribute) -> usize {
     NUMBERS + string(&attribute.key) + string(&attribute.value)
 }

@@ -1,7 +1,9 @@
 //! The stream of one process incarnation: what a writer takes and a reader gives, in order.
 
+use std::sync::Arc;
+
 use crate::call::{Call, Return, SiteDef};
-use crate::comm::{CommDef, RankDef};
+use crate::comm::{CommDef, CommRef, RankDef};
 use crate::datatype::TypeDef;
 use crate::evidence::{Attribute, ClockSnapshot, Gap, LogLine, ProcessState, StepMark, ThreadState};
 
@@ -84,11 +86,53 @@ pub struct ProcessTrace {
     pub attributes: Vec<Attribute>,
     /// Step marks.
     pub steps: Vec<StepMark>,
+    /// What is known of calls that are in the files and not in `calls`; `None`: all of them are.
+    pub elided: Option<Arc<Elided>>,
     /// Whether the last segment was closed by its writer (no: the recorder was killed, or still writes).
     pub closed: bool,
 }
 
+/// Calls that were made and recorded and, since their digests say enough, not decoded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Elided {
+    /// Calls of the stream, the decoded ones included.
+    pub calls: u64,
+    /// Earliest entry and latest entry or return of all of them, ns.
+    pub times: (u64, u64),
+    /// Collectives of each communicator, ascending by its id.
+    pub chains: Vec<ElidedChain>,
+}
+
+/// What is known of a stream's collectives on one communicator without decoding them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ElidedChain {
+    /// The communicator, as the stream numbers it.
+    pub comm: CommRef,
+    /// Positions of which calls were made: from, and one past the last; ascending.
+    pub made: Vec<(u64, u64)>,
+    /// Members with one number made equal calls at all of these positions; `None`: not known.
+    pub class: Option<u32>,
+}
+
+impl Elided {
+    /// What is known of a communicator.
+    pub fn chain(&self, comm: CommRef) -> Option<&ElidedChain> {
+        let at = self.chains.binary_search_by_key(&comm, |chain| chain.comm).ok()?;
+        self.chains.get(at)
+    }
+}
+
 impl ProcessTrace {
+    /// Whether calls were made and recorded that are not in `calls`.
+    pub fn has_elided(&self) -> bool {
+        self.elided.as_ref().is_some_and(|elided| elided.calls > self.calls.len() as u64)
+    }
+
+    /// Number of calls, those that were not decoded included.
+    pub fn call_count(&self) -> u64 {
+        self.elided.as_ref().map_or(self.calls.len() as u64, |elided| elided.calls)
+    }
+
     /// The definition of a communicator.
     pub fn comm(&self, comm: crate::comm::CommRef) -> Option<&CommDef> {
         self.comms.iter().find(|def| def.id == comm)

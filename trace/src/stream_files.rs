@@ -1,14 +1,18 @@
-//! Reads a whole stream: its segments in order, returns joined to their calls, damage as gaps.
+//! Reads a whole stream: its segments in order, what only the live tail holds, returns joined to their calls, damage as
+//! gaps. What segments repeat at their heads counts once.
 
 use std::path::PathBuf;
 
+use crate::block::{BlockHeader, BlockKind};
 use crate::definitions::Definitions;
 use crate::error::{Problem, ProblemKind, ReadError};
 use crate::evidence::{Gap, GapCause};
+use crate::flushes::{Flushes, Item};
 use crate::join::Joiner;
 use crate::payload::Decoded;
-use crate::reader::BlockReader;
-use crate::stream::{ProcessKey, ProcessTrace};
+use crate::reader::{Block, BlockReader};
+use crate::stream::{ProcessKey, ProcessTrace, Record};
+use crate::tail::TailSnapshot;
 
 /// The files of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +23,8 @@ pub struct StreamFiles {
     pub session: u64,
     /// Its segments in order.
     pub segments: Vec<PathBuf>,
+    /// Its live tail: there while it is written, and after its writer was killed.
+    pub tail: Option<PathBuf>,
 }
 
 /// What a stream's files gave.
@@ -38,17 +44,27 @@ impl StreamFiles {
     pub fn read(&self) -> ReadOutcome {
         let mut assembly = Assembly::default();
         assembly.outcome.trace.key = self.key.clone();
+        match TailSnapshot::read(self) {
+            Some(Ok(tail)) => assembly.tail = Some(tail),
+            Some(Err(problem)) => assembly.outcome.problems.push(problem),
+            None => {}
+        }
         let mut ordinal = 0;
-        for path in &self.segments {
-            assembly.outcome.trace.closed = false;
+        for (index, path) in self.segments.iter().enumerate() {
+            let closed = std::mem::take(&mut assembly.outcome.trace.closed);
             match BlockReader::open(path) {
                 Ok(mut reader) => {
                     let found = reader.header().ordinal;
                     if found != ordinal + 1 {
                         assembly.missing(path, ordinal, found);
                     }
+                    if found <= ordinal {
+                        // A copy: its calls were read, or are missing where they belong.
+                        assembly.outcome.trace.closed = closed;
+                        continue;
+                    }
                     ordinal = found;
-                    assembly.segment(&mut reader);
+                    assembly.segment(&mut reader, index + 1 == self.segments.len());
                 }
                 Err(error) => {
                     ordinal += 1;
@@ -56,6 +72,7 @@ impl StreamFiles {
                 }
             }
         }
+        assembly.read_tail(ordinal);
         assembly.finish()
     }
 }
@@ -64,36 +81,138 @@ impl StreamFiles {
 struct Assembly {
     outcome: ReadOutcome,
     joiner: Joiner,
+    tail: Option<TailSnapshot>,
+    /// Rows of the tail below this are in blocks.
+    rows: u64,
     definitions: Definitions,
     /// Calls of the recording that were read, or are known to be missing.
     accounted: u64,
     /// Latest entry of a call so far.
     last_enter: u64,
-    /// Gaps whose end is not known until the next call is read.
+    /// Places where calls may be missing: the next block tells.
     open: Vec<Gap>,
+    /// Places where calls are missing: the next call that is read bounds them.
+    sure: Vec<Gap>,
 }
 
 impl Assembly {
-    fn segment(&mut self, reader: &mut BlockReader<std::fs::File>) {
-        loop {
-            let block = match reader.next_block() {
-                Ok(Some(block)) => block,
-                Ok(None) => break,
-                Err(problem) => return self.stop(reader, problem),
-            };
-            if block.header().kind == crate::block::BlockKind::CALLS {
-                self.close_gaps(block.header().calls_before, block.header().first_time);
-            }
-            match block.decode(reader) {
-                Ok(Decoded::End(end)) => {
-                    self.outcome.trace.closed = end.last;
-                    break;
+    /// `last`: no segment comes behind it, so that what it lacks may be in the tail.
+    fn segment(&mut self, reader: &mut BlockReader<std::fs::File>, last: bool) {
+        let mut flushes = Flushes::default();
+        let mut problem = loop {
+            match flushes.next(reader) {
+                Ok(Some(Item::Block(block))) => match self.block(reader, &block) {
+                    Ok(false) => {}
+                    Ok(true) => break None,
+                    Err(problem) => break Some(problem),
+                },
+                Ok(Some(Item::Flush(rows, blocks))) => {
+                    self.rows = self.rows.max(rows.upto());
+                    if let Err(problem) = self.blocks(reader, &blocks) {
+                        break Some(problem);
+                    }
                 }
-                Ok(decoded) => self.take(decoded, block.header().count),
-                Err(problem) => return self.stop(reader, problem),
+                Ok(None) => break None,
+                Err(problem) => break Some(problem),
+            }
+        };
+        let torn = problem.as_ref().is_none_or(|problem| problem.kind == ProblemKind::TornTail);
+        let rows = self.rows;
+        let in_tail = last && torn && self.tail.as_mut().is_some_and(|tail| tail.holds(rows));
+        match flushes.unfinished() {
+            // All of the write is in the tail, what is here of it as well.
+            _ if in_tail => problem = None,
+            Some((rows, blocks)) => {
+                self.rows = self.rows.max(rows.upto());
+                problem = problem.or_else(|| Some(reader.torn_here("a write of several blocks")));
+                if let Err(damage) = self.blocks(reader, &blocks) {
+                    problem = Some(damage);
+                }
+            }
+            None => {}
+        }
+        match problem {
+            Some(problem) => self.stop(reader, problem),
+            None => self.outcome.problems.extend(reader.newer_problem()),
+        }
+    }
+
+    fn blocks(&mut self, reader: &mut BlockReader<std::fs::File>, blocks: &[Block]) -> Result<(), Problem> {
+        blocks.iter().try_for_each(|block| self.block(reader, block).map(|_| ()))
+    }
+
+    /// Takes a block; gives whether it ends the segment.
+    fn block(&mut self, reader: &mut BlockReader<std::fs::File>, block: &Block) -> Result<bool, Problem> {
+        self.count_missing(reader.path(), block);
+        if block.header().is_expired() {
+            self.expired(block.header());
+            return Ok(false);
+        }
+        if block.header().kind == BlockKind::CALLS {
+            self.close_gaps(block.header().first_time);
+            if block.header().is_readable() {
+                let known = self.outcome.trace.calls.len();
+                block.append_calls(reader, &mut self.outcome.trace.calls)?;
+                self.took_calls(known, block.header().count);
+                return Ok(false);
             }
         }
-        self.outcome.problems.extend(reader.newer_problem());
+        let repeated = block.header().is_repeated();
+        match block.decode(reader)? {
+            Decoded::End(end) => {
+                self.outcome.trace.closed = end.last;
+                return Ok(true);
+            }
+            Decoded::Clocks(clocks) if repeated => restore(clocks, &mut self.outcome.trace.clocks),
+            Decoded::Attributes(attributes) if repeated => restore(attributes, &mut self.outcome.trace.attributes),
+            Decoded::Steps(steps) if repeated => restore(steps, &mut self.outcome.trace.steps),
+            decoded => self.take(decoded, block.header().count),
+        }
+        Ok(false)
+    }
+
+    /// What no block holds.
+    fn read_tail(&mut self, ordinal: u32) {
+        let Some(tail) = self.tail.take() else { return };
+        let part = tail.behind(self.rows, ordinal);
+        self.outcome.problems.extend(part.problems);
+        if part.hole {
+            self.gap();
+        }
+        if !part.records.is_empty() {
+            self.outcome.trace.closed = false;
+        }
+        for record in part.records {
+            self.record(record);
+        }
+    }
+
+    fn record(&mut self, record: Record) {
+        let trace = &mut self.outcome.trace;
+        match record {
+            Record::Rank(def) => self.definitions.rank(def),
+            Record::Comm(def) => self.definitions.comm(def),
+            Record::Type(def) => self.definitions.derived(def),
+            Record::Site(def) => self.definitions.site(def),
+            Record::Label(id, text) => self.definitions.label(id, text),
+            Record::Call(call) => {
+                let open = self.open.drain(..).chain(self.sure.drain(..));
+                trace.gaps.extend(open.map(|gap| Gap { before: call.enter, ..gap }));
+                self.last_enter = self.last_enter.max(call.enter);
+                self.accounted += 1;
+                trace.calls.push(call);
+            }
+            Record::Return(entry) => {
+                self.outcome.orphan_returns += u64::from(!self.joiner.join(&mut trace.calls, &entry));
+            }
+            Record::Clock(clock) => trace.clocks.push(clock),
+            Record::Gap(gap) => trace.gaps.push(gap),
+            Record::State(state) => trace.states.push(state),
+            Record::Thread(state) => trace.threads.push(state),
+            Record::Log(line) => trace.logs.push(line),
+            Record::Attribute(attribute) => trace.attributes.push(attribute),
+            Record::Step(step) => trace.steps.push(step),
+        }
     }
 
     /// The rest of a segment cannot be read.
@@ -107,38 +226,75 @@ impl Assembly {
         self.open.push(Gap { cause: GapCause::Torn, after: self.last_enter, before: u64::MAX, ..Gap::default() });
     }
 
-    /// A later block of calls says how many were written before it, and so how many are missing.
-    fn close_gaps(&mut self, calls_before: u64, first_time: u64) {
+    /// Every block says how many calls were written before it, and so how many are missing.
+    fn count_missing(&mut self, path: &std::path::Path, block: &Block) {
+        let calls_before = block.header().calls_before;
         let missing = calls_before.saturating_sub(self.accounted);
         self.accounted = self.accounted.max(calls_before);
-        let only = self.open.len() == 1;
-        for gap in self.open.drain(..) {
-            let events = only.then_some(missing);
-            if missing > 0 {
-                self.outcome.trace.gaps.push(Gap { before: first_time, events, ..gap });
-            }
+        if missing == 0 {
+            self.open.clear();
+            return;
+        }
+        if self.open.is_empty() {
+            // The segment before ends between two blocks, and so looks whole.
+            self.outcome.problems.push(cut_before(path, block.offset(), missing));
+            self.gap();
+        }
+        // Of several holes nobody knows how many calls each took.
+        let events = (self.open.len() == 1).then_some(missing);
+        self.sure.extend(self.open.drain(..).map(|gap| Gap { events, ..gap }));
+    }
+
+    /// The calls of a block were dropped: they were made, and are counted. Those of blocks one after another are one gap.
+    fn expired(&mut self, header: &BlockHeader) {
+        if header.kind != BlockKind::CALLS {
+            return;
+        }
+        let calls = u64::from(header.count);
+        self.accounted += calls;
+        match self.sure.last_mut().filter(|gap| gap.cause == GapCause::Expired) {
+            Some(gap) => gap.events = gap.events.map(|events| events + calls),
+            None => self.sure.push(Gap {
+                cause: GapCause::Expired,
+                events: Some(calls),
+                after: self.last_enter,
+                before: u64::MAX,
+                ..Gap::default()
+            }),
         }
     }
 
+    /// The next call that was read bounds the gaps before it.
+    fn close_gaps(&mut self, first_time: u64) {
+        self.outcome.trace.gaps.extend(self.sure.drain(..).map(|gap| Gap { before: first_time, ..gap }));
+    }
+
     fn missing(&mut self, path: &std::path::Path, last: u32, found: u32) {
-        let what = if found > last {
-            format!("segments {} to {} of its stream are missing", last + 1, found - 1)
-        } else {
-            format!("it is segment {found} of its stream, which was read before")
-        };
-        self.outcome.problems.push(Problem {
-            file: path.to_owned(),
-            offset: 0,
-            kind: ProblemKind::MissingSegment,
-            what,
-            advice: "Calls in them are reported as a gap; copy all *.rdt files of the job".to_owned(),
-        });
+        self.outcome.problems.push(missing_segments(path, last, found));
         self.gap();
     }
 
     fn unreadable(&mut self, path: &std::path::Path, error: &ReadError) {
         self.outcome.problems.push(unreadable(path, error));
         self.gap();
+    }
+
+    /// Accounts for the calls of a block of so many, which stand behind those that were `known` before.
+    fn took_calls(&mut self, known: usize, count: u32) {
+        let trace = &mut self.outcome.trace;
+        let calls = trace.calls.get(known..).unwrap_or_default();
+        let skipped = u64::from(count).saturating_sub(calls.len() as u64);
+        let latest = calls.iter().map(|call| call.enter).fold(self.last_enter, u64::max);
+        if skipped > 0 {
+            trace.gaps.push(Gap {
+                events: Some(skipped),
+                after: self.last_enter,
+                before: latest.saturating_add(1),
+                ..Gap::default()
+            });
+        }
+        self.last_enter = latest;
+        self.accounted += u64::from(count);
     }
 
     fn take(&mut self, decoded: Decoded, count: u32) {
@@ -150,19 +306,9 @@ impl Assembly {
             Decoded::Sites(defs) => defs.into_iter().for_each(|def| self.definitions.site(def)),
             Decoded::Labels(defs) => defs.into_iter().for_each(|(id, text)| self.definitions.label(id, text)),
             Decoded::Calls(mut calls) => {
-                let skipped = u64::from(count).saturating_sub(calls.len() as u64);
-                let latest = calls.iter().map(|call| call.enter).fold(self.last_enter, u64::max);
-                if skipped > 0 {
-                    trace.gaps.push(Gap {
-                        events: Some(skipped),
-                        after: self.last_enter,
-                        before: latest.saturating_add(1),
-                        ..Gap::default()
-                    });
-                }
-                self.last_enter = latest;
-                self.accounted += u64::from(count);
+                let known = trace.calls.len();
                 trace.calls.append(&mut calls);
+                self.took_calls(known, count);
             }
             Decoded::Returns(returns) => {
                 for entry in &returns {
@@ -176,12 +322,13 @@ impl Assembly {
             Decoded::Logs(mut logs) => trace.logs.append(&mut logs),
             Decoded::Attributes(mut attributes) => trace.attributes.append(&mut attributes),
             Decoded::Steps(mut steps) => trace.steps.append(&mut steps),
-            Decoded::End(_) | Decoded::Unknown => {}
+            Decoded::TailRows(_) | Decoded::Frontier(_) | Decoded::End(_) | Decoded::Expired | Decoded::Unknown => {}
         }
     }
 
     fn finish(mut self) -> ReadOutcome {
         let trace = &mut self.outcome.trace;
+        trace.gaps.append(&mut self.sure);
         trace.gaps.append(&mut self.open);
         trace.ranks = self.definitions.ranks.into_records();
         trace.comms = self.definitions.comms.into_records();
@@ -189,6 +336,43 @@ impl Assembly {
         trace.sites = self.definitions.sites.into_records();
         trace.labels = self.definitions.labels.into_records();
         self.outcome
+    }
+}
+
+/// Records that a segment repeats at its head: those that are new here come from segments that are not.
+pub(crate) fn restore<T: PartialEq>(repeated: Vec<T>, known: &mut Vec<T>) {
+    for record in repeated {
+        // The latest are the likeliest.
+        if !known.iter().rev().any(|old| *old == record) {
+            known.push(record);
+        }
+    }
+}
+
+/// The segment before this block's ends between two blocks, and so looks whole.
+pub(crate) fn cut_before(path: &std::path::Path, offset: u64, missing: u64) -> Problem {
+    Problem {
+        file: path.to_owned(),
+        offset,
+        kind: ProblemKind::Damaged,
+        what: format!("the segment before it was cut: {missing} calls are missing here"),
+        advice: "They are reported as a gap; copy the segment before it again from where it was recorded".to_owned(),
+    }
+}
+
+/// Behind segment `last` of a stream comes `found`.
+pub(crate) fn missing_segments(path: &std::path::Path, last: u32, found: u32) -> Problem {
+    let what = if found > last {
+        format!("segments {} to {} of its stream are missing", last + 1, found - 1)
+    } else {
+        format!("it is segment {found} of its stream, which was read before")
+    };
+    Problem {
+        file: path.to_owned(),
+        offset: 0,
+        kind: ProblemKind::MissingSegment,
+        what,
+        advice: "Calls in them are reported as a gap; copy all *.rdt files of the job".to_owned(),
     }
 }
 

@@ -102,6 +102,11 @@ impl TypeTable {
     pub fn get(&self, id: u32) -> Option<&NormalType> {
         self.0.get(&id)?.as_ref()
     }
+
+    /// Whether the type is there with another signature.
+    pub(crate) fn differs(&self, def: &TypeDef) -> bool {
+        self.0.get(&def.id).is_some_and(|known| *known != NormalType::of(def))
+    }
 }
 
 /// The normal form of a sequence given as runs; `None` if a run is longer than can be counted.

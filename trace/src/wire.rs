@@ -4,14 +4,45 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
+/// Where each byte of eight says that more follow.
+const MORE: u64 = 0x8080_8080_8080_8080;
+/// A varint below this takes at most eight bytes, which are worked on as one number.
+const WORD: u64 = 1 << 56;
+
 /// Appends a varint: seven bits a byte, low bits first, the top bit says that more follow.
 #[inline]
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
+    if value < 0x80 {
+        out.push(value as u8);
+    } else if value < WORD {
+        // All eight bytes at once, then back to those that count: no loop whose length nobody can foresee.
+        let length = (70 - value.leading_zeros() as usize) / 7;
+        let more = MORE & ((1 << (8 * (length - 1))) - 1);
+        out.extend_from_slice(&(spread(value) | more).to_le_bytes());
+        out.truncate(out.len() + length - 8);
+    } else {
+        while value >= 0x80 {
+            out.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        out.push(value as u8);
     }
-    out.push(value as u8);
+}
+
+/// Seven bits to each byte.
+#[inline]
+fn spread(value: u64) -> u64 {
+    let value = (value & 0x0000_0000_0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
+    let value = (value & 0x0000_3fff_0000_3fff) | ((value & 0x0fff_c000_0fff_c000) << 2);
+    (value & 0x007f_007f_007f_007f) | ((value & 0x3f80_3f80_3f80_3f80) << 1)
+}
+
+/// The inverse of [`spread`]; top bits of bytes are left out.
+#[inline]
+fn gather(word: u64) -> u64 {
+    let word = (word & 0x007f_007f_007f_007f) | ((word & 0x7f00_7f00_7f00_7f00) >> 1);
+    let word = (word & 0x0000_3fff_0000_3fff) | ((word & 0x3fff_0000_3fff_0000) >> 2);
+    (word & 0x0000_0000_0fff_ffff) | ((word & 0x0fff_ffff_0000_0000) >> 4)
 }
 
 /// Small magnitudes of either sign as small numbers.
@@ -90,6 +121,28 @@ impl<'a> Cursor<'a> {
     /// A varint of at most 64 bits.
     #[inline]
     pub(crate) fn varint(&mut self, what: &'static str) -> Result<u64, Malformed> {
+        if let Some((&byte, rest)) = self.bytes.split_first()
+            && byte < 0x80
+        {
+            self.bytes = rest;
+            return Ok(u64::from(byte));
+        }
+        if let Some(eight) = self.bytes.first_chunk::<8>() {
+            let word = u64::from_le_bytes(*eight);
+            let ends = !word & MORE;
+            let length = ends.trailing_zeros() as usize / 8 + 1;
+            // Of the byte that ends it and those before; of all eight none ends it, and the number is longer.
+            if let Some(rest) = self.bytes.get(length..).filter(|_| ends != 0) {
+                self.bytes = rest;
+                return Ok(gather(word & (u64::MAX >> (64 - 8 * length))));
+            }
+        }
+        self.varint_by_bytes(what)
+    }
+
+    /// The same for what is longer than eight bytes, and at the end of the bytes.
+    #[cold]
+    fn varint_by_bytes(&mut self, what: &'static str) -> Result<u64, Malformed> {
         let mut value = 0_u64;
         for (index, &byte) in self.bytes.iter().enumerate() {
             let part = u64::from(byte & 0x7f);
@@ -138,6 +191,30 @@ mod tests {
             prop_assert!(cursor.is_empty());
             prop_assert_eq!(undelta(delta(value, base), base), value);
             prop_assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
+        }
+
+        /// Numbers of every length, in front of whatever follows.
+        #[test]
+        fn numbers_are_read_to_their_end_and_no_further(value: u64, shift in 0_u32..64, rest in any::<[u8; 9]>()) {
+            let value = value >> shift;
+            let mut bytes = Vec::new();
+            put_varint(&mut bytes, value);
+            prop_assert_eq!(bytes.len() as u32, (70 - value.leading_zeros().min(63)) / 7);
+            for tail in 0..=rest.len() {
+                let long = [bytes.as_slice(), &rest[..tail]].concat();
+                let (mut cursor, mut slow) = (Cursor::new(&long), Cursor::new(&long));
+                prop_assert_eq!(cursor.varint("v"), Ok(value));
+                prop_assert_eq!(cursor.remaining(), tail);
+                prop_assert_eq!(slow.varint_by_bytes("v"), Ok(value));
+                prop_assert_eq!(slow.remaining(), tail);
+            }
+        }
+
+        #[test]
+        fn words_and_bytes_say_the_same(bytes in proptest::collection::vec(any::<u8>(), 0..24)) {
+            let (mut fast, mut slow) = (Cursor::new(&bytes), Cursor::new(&bytes));
+            prop_assert_eq!(fast.varint("v"), slow.varint_by_bytes("v"));
+            prop_assert_eq!(fast.remaining(), slow.remaining());
         }
 
         #[test]

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use rankdiff_trace::{
-    BlockReader, Call, ClockSnapshot, CommDef, CommRef, Decoded, GapCause, Op, ProblemKind, ProcessKey, ReadOutcome,
-    Record, StreamFiles, StreamWriter, WriterOptions,
+    BlockKind, BlockReader, Call, ClockSnapshot, CommDef, CommRef, Decoded, GapCause, Op, ProblemKind, ProcessKey,
+    ReadOutcome, Record, StreamFiles, StreamWriter, WriterOptions,
 };
 
 fn key() -> ProcessKey {
@@ -55,7 +55,7 @@ fn write_sample() -> (Vec<u8>, Vec<Call>) {
 fn read(dir: &Path, bytes: &[u8]) -> ReadOutcome {
     let path = dir.join("x.rdt");
     std::fs::write(&path, bytes).expect("write");
-    StreamFiles { key: key(), session: 0, segments: vec![path] }.read()
+    StreamFiles { key: key(), session: 0, segments: vec![path], tail: None }.read()
 }
 
 fn check_prefix(outcome: &ReadOutcome, calls: &[Call]) -> Result<(), TestCaseError> {
@@ -265,6 +265,17 @@ fn three_segments(dir: &Path) -> Vec<PathBuf> {
     rankdiff_trace::JobDir::open(dir).expect("open").streams()[0].segments.clone()
 }
 
+/// Where a segment's first block of calls begins.
+fn first_calls(path: &Path) -> u64 {
+    let mut reader = BlockReader::open(path).expect("header");
+    loop {
+        let block = reader.next_block().expect("whole").expect("the segment holds calls");
+        if block.header().kind == BlockKind::CALLS {
+            return block.offset();
+        }
+    }
+}
+
 #[test]
 fn a_missing_or_torn_segment_is_a_gap_of_known_size() {
     for damage in ["missing", "torn", "foreign"] {
@@ -277,12 +288,12 @@ fn a_missing_or_torn_segment_is_a_gap_of_known_size() {
             }
             "torn" => {
                 let bytes = std::fs::read(&middle).expect("read");
-                let end = bytes.windows(4).rposition(|window| window == b"RDb\n").expect("the end block");
-                std::fs::write(&middle, &bytes[..end - 3]).expect("write");
+                let calls = first_calls(&middle) as usize;
+                std::fs::write(&middle, &bytes[..calls + 60]).expect("write");
             }
             _ => std::fs::write(&middle, "{}").expect("write"),
         }
-        let outcome = StreamFiles { key: key(), session: 0, segments }.read();
+        let outcome = StreamFiles { key: key(), session: 0, segments, tail: None }.read();
         let ordinals: Vec<u64> = outcome.trace.calls.iter().map(|call| call.thread_seq).collect();
         assert_eq!(ordinals, (0..10).chain(20..30).collect::<Vec<u64>>(), "{damage}");
         assert_eq!(outcome.problems.len(), 1, "{damage}: {:?}", outcome.problems);

@@ -25,6 +25,7 @@ fn info() -> JobInfo {
         start_realtime: u64::MAX,
         boot_id: "b".to_owned(),
         stall_after_ms: Some(90_000),
+        ..JobInfo::default()
     }
 }
 

@@ -71,7 +71,7 @@ fn a_call_of_a_steady_job_takes_no_more_than_six_bytes() {
     println!("{each:.2} bytes a call");
     assert!(each <= 6.0, "{each:.2} bytes a call");
 
-    // 23 whole blocks and the rest; one of definitions, one for the end.
+    // 23 whole blocks and the rest; one of definitions, one of the frontier, one for the end.
     let mut reader = BlockReader::open(&path).expect("header");
     let (mut counts, mut others, mut checkpoints) = (Vec::new(), Vec::new(), 0);
     while let Some(block) = reader.next_block().expect("whole") {
@@ -87,10 +87,10 @@ fn a_call_of_a_steady_job_takes_no_more_than_six_bytes() {
     assert_eq!(counts.len(), 24);
     assert!(counts[..23].iter().all(|&count| count == 4096), "{counts:?}");
     assert_eq!(counts.iter().map(|&count| u64::from(count)).sum::<u64>(), CALLS);
-    assert_eq!(others, [BlockKind::COMMS, BlockKind::SEGMENT_END]);
-    assert_eq!(summary.blocks, 26);
+    assert_eq!(others, [BlockKind::COMMS, BlockKind::FRONTIER, BlockKind::SEGMENT_END]);
+    assert_eq!(summary.blocks, 27);
     assert_eq!(checkpoints, seqs[1..].iter().map(|seq| seq / 256).sum::<u64>());
 
-    let outcome = StreamFiles { key, session: 0, segments: vec![path] }.read();
+    let outcome = StreamFiles { key, session: 0, segments: vec![path], tail: None }.read();
     assert!(outcome.trace.calls == calls, "the calls are those that were written");
 }

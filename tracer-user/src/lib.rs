@@ -23,6 +23,7 @@ pub mod events;
 pub mod identify;
 pub mod image;
 pub mod installed;
+pub mod place;
 pub mod planner;
 pub mod process;
 pub mod procfs;

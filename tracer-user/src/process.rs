@@ -2,12 +2,14 @@
 //!
 //! The stream's file is created at the first record worth keeping, so that launchers and shells leave none.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use rankdiff_trace::writer::{StreamWriter, Summary, WriterOptions};
 use rankdiff_trace::{
-    Attribute, CommDef, CommRef, EndedBy, Gap, Life, ProcessKey, ProcessState, RankDef, RankSource, Record, ThreadState,
+    Attribute, ClockSnapshot, CommDef, CommRef, EndedBy, Gap, Life, ProcessKey, ProcessState, RankDef, RankSource,
+    Record, ThreadState, TraceDir,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -20,11 +22,14 @@ use crate::procfs;
 use crate::thread::Thread;
 use crate::{calls::Calls, communicators::Communicators};
 
+/// Streams without a live tail are said once: all of a recording have the same reason.
+static NO_TAIL: Once = Once::new();
+
 /// How streams are written.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
     /// The job's directory.
-    pub dir: PathBuf,
+    pub dir: Arc<TraceDir>,
     /// Host name for the file names.
     pub host: String,
     /// Options of the writer.
@@ -76,7 +81,10 @@ pub struct Process {
     pub ended: bool,
     /// A gap that was noted before the stream began.
     early_gap: Option<Gap>,
-    dirty: bool,
+    /// When the oldest record that is in no block yet was written.
+    unsealed: Option<Instant>,
+    /// Something was written since the clocks were noted.
+    active: bool,
 }
 
 impl Process {
@@ -100,7 +108,8 @@ impl Process {
             signal: None,
             ended: false,
             early_gap: None,
-            dirty: false,
+            unsealed: None,
+            active: false,
         };
         process.read_environment();
         process
@@ -177,14 +186,23 @@ impl Process {
         }
         // The record of its exec may be lost in a full ring; then the environment known so far is its parent's.
         self.read_environment();
-        match StreamWriter::create(&options.dir, &self.key, clock::snapshot(), &options.writer) {
-            Ok(writer) => self.stream = Stream::Open(Box::new(writer)),
+        let clock = clock::snapshot();
+        match StreamWriter::create_in(&options.dir, &self.key, clock, &options.writer) {
+            Ok(writer) => {
+                if let Some(problem) = writer.tail_problem() {
+                    NO_TAIL.call_once(|| {
+                        tracing::warn!("{problem}. If this recorder is killed, what it saw in its last second is lost");
+                    });
+                }
+                self.stream = Stream::Open(Box::new(writer));
+            }
             Err(error) => {
                 self.complain(error.to_string());
                 self.stream = Stream::Closed(Summary::default());
                 return;
             }
         }
+        self.write(Record::Clock(clock));
         if let Some(rank) = self.named {
             self.rank = Some(rank);
             self.write(Record::Rank(rank));
@@ -204,7 +222,10 @@ impl Process {
 
     /// Writes a record; failures are counted by the writer and said once.
     pub fn write(&mut self, record: Record) {
-        self.dirty = true;
+        if self.unsealed.is_none() {
+            self.unsealed = Some(Instant::now());
+        }
+        self.active = true;
         if let Stream::Open(writer) = &mut self.stream
             && let Err(error) = writer.write(record)
         {
@@ -252,10 +273,17 @@ impl Process {
         }
     }
 
-    /// Seals what is buffered, so that it survives the recorder.
+    /// Seals what has waited for so long, so that other nodes see it. What comes slowly is not cut into tiny blocks.
+    pub fn seal(&mut self, after: Duration) {
+        if self.unsealed.is_some_and(|since| since.elapsed() >= after) {
+            self.flush();
+        }
+    }
+
+    /// Seals what is buffered.
     pub fn flush(&mut self) {
         self.move_calls(true);
-        if !std::mem::take(&mut self.dirty) {
+        if self.unsealed.take().is_none() {
             return;
         }
         if let Stream::Open(writer) = &mut self.stream
@@ -295,6 +323,16 @@ impl Process {
         self.write(Record::State(ProcessState { at, life }));
         for thread in threads {
             self.write(Record::Thread(thread));
+        }
+    }
+
+    /// Notes the clocks of one moment if anything was written since the last time. Everything before that moment must
+    /// have been taken.
+    pub fn note_clocks(&mut self, clock: ClockSnapshot) {
+        self.move_calls(true);
+        if self.has_stream() && std::mem::take(&mut self.active) {
+            self.write(Record::Clock(clock));
+            self.active = false;
         }
     }
 

@@ -3,19 +3,21 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rankdiff_trace::Dropped;
 use rankdiff_trace::header::{FORMAT_MAJOR, FORMAT_MINOR};
-use rankdiff_trace::job::{JobInfo, write_job_info};
-use rankdiff_trace::writer::WriterOptions;
+use rankdiff_trace::job::{JobFile, JobInfo};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::attach::LoadOptions;
 use crate::caller::Caller;
 use crate::clock;
+use crate::place::{self, Keeper, PlaceError, Storage};
 use crate::points::PlanOptions;
 use crate::predict;
 use crate::process::StreamOptions;
@@ -24,8 +26,10 @@ use crate::session::{Attached, Session, SessionError, SessionOptions, Totals};
 
 /// Shortest and longest pause between two looks at the ring.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(16));
-/// Everything that was seen is in the files after this time at most.
-const SEAL: Duration = Duration::from_millis(500);
+/// What was seen is in blocks after this time and [`SEAL_LOOK`] at most; in the live tail it is at once.
+const SEAL: Duration = Duration::from_millis(850);
+/// How often it is looked for what is to be sealed.
+const SEAL_LOOK: Duration = Duration::from_millis(100);
 /// A job that was ended after less than this without a call may just have been computing.
 const SHORTEST_STALL: Duration = Duration::from_secs(1);
 /// Nice value of the thread that empties the rings.
@@ -46,6 +50,8 @@ pub struct RecordOptions {
     pub environment: Vec<(OsString, OsString)>,
     /// The job's directory; created if it is missing.
     pub dir: PathBuf,
+    /// How much of the recording is kept there.
+    pub storage: Storage,
     /// End the job after this time.
     pub timeout: Option<Duration>,
     /// Look at the ranks, and say so, when no call was seen for this long.
@@ -71,6 +77,12 @@ pub struct Recorded {
     pub attached: Attached,
     /// What was seen.
     pub totals: Totals,
+    /// What was dropped, as it was older than what was to be kept.
+    pub dropped: Dropped,
+    /// Whether there was no room for all calls under the limit for the disk.
+    pub full: bool,
+    /// Whether something that was created still belongs to root, since it could not be given to the caller.
+    pub not_given: bool,
 }
 
 /// Why a recorder ended the job.
@@ -87,13 +99,8 @@ pub enum Ended {
 #[non_exhaustive]
 pub enum RecordError {
     /// The directory cannot be used.
-    #[error("cannot write a trace into {dir}: {source}")]
-    Directory {
-        /// The directory.
-        dir: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Place(#[from] PlaceError),
     /// The trace cannot be written.
     #[error(transparent)]
     Write(#[from] rankdiff_trace::WriteError),
@@ -126,6 +133,8 @@ pub trait Watcher {
     fn news(&mut self, attached: &Attached);
     /// No call was seen for this long.
     fn stalled(&mut self, since: Duration);
+    /// All files together take as much as they may: calls are not recorded from here on.
+    fn full(&mut self, _limit: u64) {}
 }
 
 /// Records a job from its start to its end.
@@ -139,15 +148,24 @@ pub fn record(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Reco
 
 async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recorded, RecordError> {
     let caller = Caller::from_environment();
-    make_dir(&options.dir, caller.as_ref())?;
+    let dir = place::open(&options.dir, caller.as_ref(), options.storage)?;
     let host = procfs::host_name();
-    let job = job_id(&options.dir);
-    let streams = StreamOptions {
-        dir: options.dir.clone(),
+    let launch = place::launch(|name| std::env::var(name).ok());
+    let job = place::job_id(&options.dir, options.storage.named, &launch);
+    let mut info = JobInfo {
+        format_version: format!("{FORMAT_MAJOR}.{FORMAT_MINOR}"),
+        recorder_version: env!("CARGO_PKG_VERSION").to_owned(),
         host: host.clone(),
-        writer: WriterOptions { job_id: job.clone(), ..WriterOptions::default() },
-        job: job.clone(),
+        job_id: job.clone(),
+        launch,
+        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        start_realtime: clock::snapshot().realtime,
+        boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+        ..JobInfo::default()
     };
+    place::check(&options.dir, &info, options.storage)?;
+    let writer = place::writer(&job, options.storage);
+    let streams = StreamOptions { dir: Arc::clone(&dir), host, writer, job };
     let load = options.load.clone();
     let mut session = Session::start(SessionOptions { streams, load, plan: options.plan.clone() })?;
     let environment: Vec<(OsString, OsString)> =
@@ -158,17 +176,8 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     let mut attached = session.attach_files(&files);
     attached.problems.splice(0..0, prediction.notes);
     watcher.attached(&attached);
-    let mut info = JobInfo {
-        format_version: format!("{FORMAT_MAJOR}.{FORMAT_MINOR}"),
-        recorder_version: env!("CARGO_PKG_VERSION").to_owned(),
-        host,
-        job_id: job,
-        command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        start_realtime: clock::snapshot().realtime,
-        boot_id: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
-        ..JobInfo::default()
-    };
-    write_job_info(&options.dir, &info)?;
+    let mut file = JobFile::create(&dir, &info)?;
+    let keeper = Keeper::start(&dir, options.storage)?;
     let child = start(&mut session, options, caller.as_ref())?;
     // Ranks often spin on every processor; a reader that waits its turn among them loses events. The job, started before
     // this, keeps its own priority. Without the right to do so the recorder goes on as it is.
@@ -176,34 +185,15 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     let mut quiet = None;
     let (status, ended) = follow(&mut session, child, options, watcher, &mut quiet).await?;
     let totals = session.finish();
+    let dropped = keeper.map(Keeper::finish).unwrap_or_default();
+    info.end_realtime = Some(clock::snapshot().realtime);
     if let Some(quiet) = quiet.filter(|&quiet| quiet >= SHORTEST_STALL) {
         // Whoever reads the trace must know that the job was not given more time than this.
         info.stall_after_ms = u64::try_from((quiet * 4 / 5).as_millis()).ok();
-        write_job_info(&options.dir, &info)?;
     }
-    if let Some(caller) = &caller {
-        caller.take_over(&options.dir);
-    }
-    Ok(Recorded { status, ended, attached, totals })
-}
-
-fn make_dir(dir: &Path, caller: Option<&Caller>) -> Result<(), RecordError> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let error = |source| RecordError::Directory { dir: dir.to_owned(), source };
-    if dir.is_dir() {
-        return Ok(());
-    }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(error)?;
-    if let Some(caller) = caller {
-        caller.take_over(dir);
-    }
-    Ok(())
-}
-
-/// The job's id: the directory's name, which is the same on every node that writes into it.
-fn job_id(dir: &Path) -> String {
-    let path = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    path.file_name().map_or_else(|| "job".to_owned(), |name| name.to_string_lossy().into_owned())
+    file.replace(&info)?;
+    let (full, not_given) = (dir.is_full(), !dir.is_given());
+    Ok(Recorded { status, ended, attached, totals, dropped, full, not_given })
 }
 
 /// Starts the command. The recorder watches itself meanwhile, so that the kernel adds the child at its birth.
@@ -274,6 +264,7 @@ async fn follow(
     let mut pause = PAUSE.0;
     let mut sealed = Instant::now();
     let mut stall_told = None;
+    let mut told_full = false;
     let mut observed = Instant::now();
     let status = loop {
         tokio::select! {
@@ -295,9 +286,12 @@ async fn follow(
         if !news.files.is_empty() || !news.problems.is_empty() {
             watcher.news(&news);
         }
-        if sealed.elapsed() >= SEAL {
-            session.flush();
+        if sealed.elapsed() >= SEAL_LOOK {
+            session.seal(SEAL);
             sealed = Instant::now();
+            if session.is_full() && !std::mem::replace(&mut told_full, true) {
+                watcher.full(options.storage.max_disk.unwrap_or_default());
+            }
         }
         let quiet_since = session.last_call().unwrap_or(started);
         if quiet_since.elapsed() >= QUIET && observed.elapsed() >= QUIET {

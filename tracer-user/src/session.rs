@@ -103,12 +103,15 @@ pub struct Session {
     finished: Totals,
     /// Processes whose maps are to be looked at.
     to_scan: FxHashSet<u32>,
+    /// Processes whose calls were taken in this drain.
+    touched: FxHashSet<u32>,
     /// Attached since the last look.
     news: Attached,
     bad_records: u64,
     events: u64,
     last_call: Option<Instant>,
     observer: Observer,
+    clocks: clock::Notes,
     /// Events are passed over from now on.
     stopped: bool,
 }
@@ -143,11 +146,13 @@ impl Session {
             processes: FxHashMap::default(),
             finished: Totals::default(),
             to_scan: FxHashSet::default(),
+            touched: FxHashSet::default(),
             news: Attached::default(),
             bad_records: 0,
             events: 0,
             last_call: None,
             observer: Observer::default(),
+            clocks: clock::Notes::default(),
             stopped: false,
         })
     }
@@ -224,6 +229,7 @@ impl Session {
     /// Takes calls before `fresh`: records about processes before that moment are in their ring by now. Takes records about
     /// processes before `settled`: all calls before that moment have been taken by then.
     fn drain_up_to(&mut self, fresh: u64, settled: u64) -> usize {
+        let settled_by = settled.min(clock::monotonic());
         let mut taken = 0;
         while let Some(event) = next_event(&mut self.rings.processes) {
             taken += 1;
@@ -252,6 +258,13 @@ impl Session {
         // A record of a call may still be being written by its processor; after a moment it is certain to be there.
         if calls < DRAIN_LIMIT {
             self.take_waiting(settled);
+            self.clocks.drained(settled_by);
+        }
+        // Calls that have not returned are in the stream as well, so that its tail tells where each rank is.
+        for pid in self.touched.drain() {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.move_calls(true);
+            }
         }
         self.events += (taken + calls) as u64;
         taken + calls
@@ -285,6 +298,7 @@ impl Session {
             Event::Enter(entry) => {
                 self.last_call = Some(Instant::now());
                 let header = entry.enter.header;
+                self.touched.insert(header.tgid);
                 self.prepare(header.tgid);
                 self.with_probe(&header, |process, probe, shared| process.enter(*entry, probe, shared));
             }
@@ -551,6 +565,17 @@ impl Session {
         }
     }
 
+    /// Seals what was written so long ago.
+    pub fn seal(&mut self, after: Duration) {
+        let clocks = self.clocks.due();
+        for process in self.processes.values_mut() {
+            if let Some(clocks) = clocks.filter(|_| !process.ended) {
+                process.note_clocks(clocks);
+            }
+            process.seal(after);
+        }
+    }
+
     /// Puts everything that is known into the files.
     pub fn flush(&mut self) {
         for process in self.processes.values_mut() {
@@ -656,9 +681,14 @@ impl Session {
         self.finished.write_failed |= process.complained();
     }
 
+    /// Whether there is no room for more calls under the limit for the disk.
+    pub fn is_full(&self) -> bool {
+        self.options.streams.dir.is_full()
+    }
+
     /// The job's directory.
     pub fn dir(&self) -> &Path {
-        &self.options.streams.dir
+        self.options.streams.dir.path()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{corpus, dist, docs, ebpf, process, setup};
+use crate::{corpus, dist, docs, ebpf, fuzz, process, setup};
 
 /// One step.
 struct Step {
@@ -31,6 +31,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", what: "the generated pages are current", run: |root| docs::run(root, true) },
     Step { name: "dist", what: "the static binary builds and needs nothing", run: dist::build },
     Step { name: "test", what: "all tests pass, those with eBPF included", run: test },
+    Step { name: "fuzz", what: "a minute of inputs that nobody wrote breaks no reader", run: fuzz::in_ci },
     Step { name: "corpus", what: "every scenario gets its right answer from the static binary", run: corpus::run },
 ];
 

@@ -14,9 +14,11 @@ mod demo_traces;
 mod dist;
 mod docs;
 mod ebpf;
+mod fuzz;
 mod long;
 mod process;
 mod results;
+mod sample;
 mod setup;
 
 #[derive(Debug, Parser)]
@@ -58,22 +60,50 @@ enum Task {
     },
     /// Record the traces that `rankdiff demo` shows where nothing can be recorded (needs root).
     DemoTraces,
-    /// Measure what recording costs: ratios, side by side.
+    /// Measure what recording, storing and analyzing cost: ratios, side by side.
     Bench {
-        /// Parts to measure (probes, loss, storage); all if none is named.
+        /// Parts to measure; all if none is named.
+        #[arg(value_parser = PossibleValuesParser::new(bench::parts()))]
         parts: Vec<String>,
-        /// A twentieth of the work: shows that it runs, not how fast.
+        /// A twentieth of the work or less: shows that it runs, not how fast.
         #[arg(long)]
         quick: bool,
+        /// Where traces of up to a gigabyte are made and removed [default: the system's folder for such].
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
         /// Add the results to docs/long-run.md.
         #[arg(long, conflicts_with = "quick")]
         save: bool,
     },
-    /// Repeat the tests that repeat themselves, and add the results to docs/long-run.md.
+    /// Feed the readers with inputs that nobody wrote, and keep what makes one fail.
+    Fuzz {
+        /// Only this target.
+        #[arg(value_parser = PossibleValuesParser::new(fuzz::names()))]
+        target: Option<String>,
+        /// Seconds for each target.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+    },
+    /// Check the samples of the trace format.
+    Sample {
+        /// Write the sample of this version, once and for all.
+        #[arg(long)]
+        write: bool,
+    },
+    /// Repeat what repeats itself far more often than CI does, and add the results to docs/long-run.md.
     Long {
-        /// Repetitions of each.
+        /// Repetitions of each test.
         #[arg(long, default_value_t = 200)]
         repeat: u32,
+        /// Seconds of fuzzing, over all targets.
+        #[arg(long, value_name = "N", default_value_t = 600)]
+        fuzz_seconds: u64,
+        /// Run only this part (may be given several times).
+        #[arg(long, value_name = "PART", value_parser = PossibleValuesParser::new(long::parts()))]
+        only: Vec<String>,
+        /// Where traces of up to a gigabyte are made and removed [default: the system's folder for such].
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
     },
 }
 
@@ -100,8 +130,13 @@ fn run(args: Args) -> Result<()> {
             if check_old { dist::check_old(&root) } else { Ok(()) }
         }
         Task::DemoTraces => demo_traces::run(&root),
-        Task::Bench { parts, quick, save } => bench::run(&root, &parts, quick, save),
-        Task::Long { repeat } => long::run(&root, repeat),
+        Task::Bench { parts, quick, dir, save } => bench::run(&root, &parts, &bench::How { quick, dir, save }),
+        Task::Fuzz { target, seconds } => fuzz::run(&root, target.as_deref(), seconds).map(drop),
+        Task::Sample { write } => sample::run(&root, write),
+        Task::Long { repeat, fuzz_seconds, only, dir } => {
+            let bench = bench::How { dir, ..bench::How::default() };
+            long::run(&root, &long::How { repeat, fuzz_seconds, only, bench })
+        }
     }
 }
 

@@ -19,8 +19,10 @@ const PACKAGES: &[(&str, &str)] = &[
     ("make", "builds the C jobs"),
     ("binutils", "looks into the static binary"),
     ("python3", "runs the corpus"),
-    ("python3-pip", "fetches NCCL"),
+    ("python3-pip", "fetches NCCL and what reads exports"),
     ("python3-yaml", "reads the scenario files"),
+    ("python3-zstandard", "unpacks blocks for the second reader of traces"),
+    ("python3-xxhash", "computes digests for the second reader of traces"),
     ("python3-mpi4py", "Python jobs over MPI"),
     ("mpich", "runs jobs of one MPI"),
     ("libmpich-dev", "compiles jobs of one MPI"),
@@ -46,11 +48,17 @@ const NCCL_WHEEL: &str = "nvidia-nccl-cu12==2.32.3";
 /// Where its library lies in the wheel.
 const NCCL_LIBRARY: &str = "nvidia/nccl/lib/libnccl.so.2";
 
+/// Python packages that read exports in the tests, from wheels alone.
+const PYTHON_PACKAGES: &[&str] = &["duckdb==2.0.1", "perfetto==0.59.1", "protobuf==7.36.2"];
+/// What can be imported when they are there.
+const PYTHON_MODULES: &str = "import duckdb, perfetto.protos.perfetto.trace.perfetto_trace_pb2";
+
 /// Installs what is missing.
 pub(crate) fn run(root: &Path) -> Result<()> {
     install_packages(PACKAGES)?;
     install_linker(root)?;
     unpack_nccl(root)?;
+    install_python_packages(root)?;
     process::say("setup: everything is there");
     Ok(())
 }
@@ -148,6 +156,25 @@ fn unpack_nccl(root: &Path) -> Result<()> {
     process::run(Command::new(&python).args(["-m", "zipfile", "--extract"]).args([&wheel, &folder]))?;
     fs::remove_dir_all(&wheels).with_context(|| format!("cannot remove {}", wheels.display()))?;
     ensure!(library.is_file(), "{NCCL_WHEEL} holds no {NCCL_LIBRARY}");
+    Ok(())
+}
+
+/// Puts the Python packages into a folder of their own, where the tests look for them.
+fn install_python_packages(root: &Path) -> Result<()> {
+    let folder = process::target_dir(root).join("python");
+    let python = process::python(&["pip"])?;
+    let is_there = || process::succeeds(Command::new(&python).args(["-c", PYTHON_MODULES]).env("PYTHONPATH", &folder));
+    if is_there() {
+        return Ok(());
+    }
+    process::say(&format!("setup: fetching {}", PYTHON_PACKAGES.join(", ")));
+    if folder.exists() {
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary", ":all:", "--target"]);
+    process::run(install.arg(&folder).args(PYTHON_PACKAGES))?;
+    ensure!(is_there(), "{} was installed, but cannot be imported", PYTHON_PACKAGES.join(", "));
     Ok(())
 }
 

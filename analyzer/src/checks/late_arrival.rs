@@ -45,8 +45,10 @@ pub(super) const CHECK: Check = Check {
             finding.late = RankSet::from_iter([track.rank]);
             finding.late_ms = Some(millis(late));
             finding.confidence = report::confidence(alignment, at, comm);
+            // What the clocks of several machines may be apart is left out of it.
+            let least = if alignment.attempt.clocks.is_some() { "at least " } else { "" };
             finding.headline = format!(
-                "rank {} came {} after the first to call {pos}, which then completed",
+                "rank {} came {least}{} after the first to call {pos}, which then completed",
                 track.rank,
                 duration(millis(late))
             );

@@ -60,6 +60,16 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         found.extend(of_absence(alignment, instance, rank, Some(deviation), Rule::Cycle));
     }
     let mut told = RankSet::new();
+    // A rank that went on with its program behind a call that others have been waiting in for long.
+    for late in &alignment.late {
+        let Some(instance) = alignment.waits.instances.get(late.instance) else { continue };
+        for rank in late.roots.iter().filter(|_| matches!(instance.place, Place::Collective(_))) {
+            if let Some(deviation) = report::went_on(alignment, instance, rank) {
+                told.insert(rank);
+                found.extend(of_absence(alignment, instance, rank, Some(deviation), Rule::Cycle));
+            }
+        }
+    }
     for instance in &alignment.waits.instances {
         for rank in instance.lacking.iter() {
             if told.contains(rank) || !matches!(instance.place, Place::Collective(_)) {
@@ -86,8 +96,8 @@ fn ends_there(alignment: &Alignment<'_>, comm: usize, rank: u32, pos: u64) -> bo
     let ends = alignment.tracks(comm).iter().any(|track| track.rank == rank && track.end() == pos);
     let Some(before) = pos.checked_sub(1) else { return agreed && ends };
     let alike = alignment.tracks(comm).iter().any(|track| {
-        track.at(pos).zip(track.at(before)).is_none_or(|(next, last)| next.meaning() == last.meaning())
-            && track.rank != rank
+        let (next, last) = (alignment.call_at(comm, track, pos), alignment.call_at(comm, track, before));
+        next.zip(last).is_none_or(|(next, last)| next.1.meaning() == last.1.meaning()) && track.rank != rank
     });
     agreed && ends && !alike
 }

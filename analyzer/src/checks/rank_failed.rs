@@ -7,8 +7,9 @@ use super::report;
 use super::uneven_inputs::ended_sides;
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::Alignment;
+use crate::clocks;
 use crate::common;
-use crate::finding::{Class, Confidence, Severity};
+use crate::finding::{Class, Confidence, Finding, Severity};
 use crate::state::{How, RankState};
 use crate::steps;
 use crate::waits::{Instance, Place};
@@ -124,6 +125,7 @@ fn waited_for(
     if !raised.intersection(failed).is_empty() {
         finding.confidence = finding.confidence.min(Confidence::Medium);
     }
+    order_in_doubt(alignment, &mut finding);
     let call = report::waiter_text(alignment, instance, instance.waiters.first()?);
     let first = alignment.deaths.roots.first().copied().or(failed.first())?;
     let how = match alignment.state_of(first) {
@@ -139,10 +141,10 @@ fn waited_for(
         waiters.who(),
         report::place_phrase(alignment, instance, &call)
     );
-    if let Some(track) = alignment.tracks(instance.comm?).iter().find(|track| !track.entries.is_empty())
-        && let Some(pos) = pos
-    {
-        finding.step = steps::position(track, pos);
+    if let Some(pos) = pos {
+        let mut before = alignment.tracks(instance.comm?).iter().filter(|track| !track.entries.is_empty());
+        let track = before.clone().find(|track| track.known_from(pos) < pos).or_else(|| before.next());
+        finding.step = track.and_then(|track| steps::position(track, pos));
     }
     Some(Raw {
         at: death(alignment, failed).min(instance.since),
@@ -153,6 +155,22 @@ fn waited_for(
         comm: instance.comm,
     })
 }
+
+/// Says so where the clocks of several nodes leave open who ended first.
+fn order_in_doubt(alignment: &Alignment<'_>, finding: &mut Finding) {
+    let Some(doubt) = alignment.deaths.order_in_doubt else { return };
+    finding.confidence = finding.confidence.min(Confidence::Medium);
+    finding.detail.push(match u64::try_from(doubt).ok().filter(|_| doubt < MOST_DOUBT) {
+        Some(doubt) => format!(
+            "which rank ended first is not certain: the clocks of their nodes may be {} apart",
+            clocks::short(doubt)
+        ),
+        None => "which rank ended first is not certain: nothing relates the clocks of their nodes".to_owned(),
+    });
+}
+
+/// Clocks that may be further apart than a day are not joined at all, ns.
+const MOST_DOUBT: i64 = 86_400_000_000_000;
 
 fn how_it_ended(state: &RankState<'_>) -> String {
     let killed = state.aborted.is_none() && matches!(state.ended, Some((_, How::Signal(..))));
@@ -210,6 +228,7 @@ fn alone(alignment: &Alignment<'_>, failed: &RankSet) -> Raw {
         }
         None => format!("rank {first} {how}; no other rank was seen to wait for it"),
     };
+    order_in_doubt(alignment, &mut finding);
     let comm = finding.group.as_ref().and_then(|_| stuck.map(|stuck| stuck.comm));
     Raw { at: death(alignment, failed), rule: Rule::Gone, roots: failed.clone(), open: comm.is_some(), comm, finding }
 }

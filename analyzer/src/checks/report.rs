@@ -1,6 +1,7 @@
 //! What the checks' findings have in common: sides, roles, confidence, the lines before and after.
 
 use rankdiff_trace::{Call, RankSet};
+use rustc_hash::FxHashSet;
 
 use super::{Meta, Raw, Rule, blank};
 use crate::align::{Alignment, What};
@@ -108,9 +109,15 @@ pub(super) fn sides(
             Some(Side { ranks: alignment.ranks_of(at, group), call: Some(call), state: String::new() })
         })
         .collect();
-    for track in alignment.tracks(at).iter().filter(|track| track.base != Base::Unknown && track.at(pos).is_none()) {
+    // Whose call was not decoded stands on the side of those that it is equal to.
+    let told: FxHashSet<usize> = groups.iter().flatten().copied().collect();
+    for (index, track) in alignment.tracks(at).iter().enumerate() {
+        if track.base == Base::Unknown || track.at(pos).is_some() || told.contains(&index) {
+            continue;
+        }
         let state = alignment.states.get(track.stream);
         let text = match state {
+            _ if track.elides(pos) => "its call there was not decoded".to_owned(),
             _ if track.end() > pos => "its call there was not recorded".to_owned(),
             _ if track.blind_after.is_some() => "not known, later calls may be lost".to_owned(),
             Some(state) if state.is_gone() => state.ending(),
@@ -267,12 +274,7 @@ fn before(alignment: &Alignment<'_>, divergence: &Divergence, comm: &Comm<'_>) -
     }
     let track = |group: usize| alignment.track(divergence.comm, *divergence.groups.get(group)?.first()?);
     let major = track(0)?;
-    let first_seen = alignment
-        .tracks(divergence.comm)
-        .iter()
-        .filter_map(|track| track.entries.first())
-        .map(|entry| entry.pos)
-        .min()?;
+    let first_seen = alignment.tracks(divergence.comm).iter().filter_map(Track::first).min()?;
     let mut text = format!("the {} before it agree", counted(pos.saturating_sub(first_seen), "call"));
     if pos - first_seen == 1 {
         text = "the call before it agrees".to_owned();
@@ -520,4 +522,11 @@ pub(super) fn left_out(alignment: &Alignment<'_>, instance: &Instance<'_>, rank:
     let track = alignment.tracks(instance.comm?).iter().find(|track| track.rank == rank)?;
     let whole = Rhythm::before(track, track.end()).is_some_and(|rhythm| rhythm.is_whole(track.end()));
     (!whole).then_some(None)
+}
+
+/// A rank that is late for a call, yet made the calls that ranks in its role make behind it: it left that call out.
+pub(super) fn went_on(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Option<Deviation> {
+    let Place::Collective(pos) = instance.place else { return None };
+    merged::deviation(alignment, rank)
+        .filter(|found| found.lacks && Some(found.comm) == instance.comm && found.pos <= pos)
 }

@@ -226,6 +226,13 @@ impl Layout<'_> {
     /// What was not seen; the limits of the answer.
     fn unseen(&self, coverage: &Coverage) -> Vec<Item> {
         let mut items = Vec::new();
+        items.extend(coverage.decoding.as_ref().map(|decoding| self.labelled("decoded", &decoding.text)));
+        if let Some(join) = &coverage.clocks {
+            // How far clocks agree is no flaw; that nothing proves it is one.
+            let proven = usize::from(join.within_ns.is_some());
+            items.extend(join.text.iter().take(proven).map(|text| self.labelled("time", text)));
+            items.extend(join.text.iter().skip(proven).map(|text| self.warning("time", text)));
+        }
         if !coverage.missing.is_empty() {
             items.push(self.warning("missing", &format!("no trace of {}", self.ranks(&coverage.missing))));
         }

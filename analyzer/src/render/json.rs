@@ -172,7 +172,24 @@ struct Coverage<'a> {
     gaps: Vec<Evidence<'a>>,
     calls: u64,
     compared: f64,
+    clocks: Option<Clocks<'a>>,
+    decoding: Option<DecodingJson<'a>>,
     problems: &'a [String],
+}
+
+#[derive(Serialize)]
+struct DecodingJson<'a> {
+    blocks: u64,
+    of: u64,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct Clocks<'a> {
+    nodes: usize,
+    calls: u64,
+    within_ns: Option<u64>,
+    text: &'a [String],
 }
 
 impl<'a> Document<'a> {
@@ -196,9 +213,21 @@ impl<'a> Document<'a> {
                 calls: coverage.calls,
                 // JSON has no word for 'not a number'; a share that could not be had is none.
                 compared: if coverage.compared.is_finite() { coverage.compared.clamp(0.0, 1.0) } else { 0.0 },
+                clocks: coverage.clocks.as_ref().map(Clocks::new),
+                decoding: coverage.decoding.as_ref().map(|decoding| DecodingJson {
+                    blocks: decoding.blocks,
+                    of: decoding.of,
+                    text: &decoding.text,
+                }),
                 problems: &coverage.problems,
             },
         }
+    }
+}
+
+impl<'a> Clocks<'a> {
+    fn new(join: &'a finding::ClockJoin) -> Clocks<'a> {
+        Clocks { nodes: join.clocks, calls: join.calls, within_ns: join.within_ns, text: &join.text }
     }
 }
 

@@ -3,6 +3,7 @@
 mod built;
 mod made_up;
 mod queues;
+mod skewed;
 mod verdict;
 
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Canonical reports: one of each shape that a renderer must do well.
 
 use rankdiff_analyzer::finding::{
-    CallText, Class, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity, Side, StepPosition,
+    CallText, Class, ClockJoin, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity, Side, StepPosition,
 };
 use rankdiff_trace::{CommIdentity, Frame, FrameKind, RankSet};
 
@@ -382,6 +382,15 @@ fn clean_with_gaps() -> Report {
             "n1-4711-99.0003.rdt at 8192: block checksum is wrong, 4,096 calls skipped; copy the file again".into(),
         ],
         compared: 0.9431,
+        clocks: Some(ClockJoin {
+            clocks: 2,
+            calls: 1_204,
+            within_ns: Some(38_412),
+            text: vec![
+                "clocks of 2 nodes joined to within 38 us by 1204 collective calls".into(),
+                "wall clocks of 1 node are proven wrong and were not used, by 3.2 s at least on 'n1'".into(),
+            ],
+        }),
         ..coverage(8, 4_412)
     };
     let mut clean = report(vec![note], "no divergence up to call 643 (coverage 94 %)", coverage);

@@ -15,7 +15,7 @@ use crate::output::Output;
 pub(crate) fn run(args: &Analyze, output: &Output) -> Result<u8, Failure> {
     // A format that does not exist is said before anything is read.
     let _ = format_of(&args.report)?;
-    let loaded = load(&args.paths, output)?;
+    let loaded = load(&args.paths, args.decode, output)?;
     let report = report(loaded, &args.report)?;
     print(&report, &args.report, output)
 }
@@ -28,9 +28,16 @@ pub(crate) fn report(loaded: Loaded, args: &ReportArgs) -> Result<Report, Failur
         select: args.select.clone(),
         ignore: args.ignore.clone(),
         expected_world: loaded.world,
+        boots: loaded.boots,
         ..Options::default()
     };
-    let mut report = rankdiff_analyzer::analyze(loaded.traces, &options);
+    let mut report = if loaded.outlines.is_empty() {
+        rankdiff_analyzer::analyze(loaded.traces, &options)
+    } else {
+        rankdiff_analyzer::analyze_outlines(loaded.outlines, &options)
+    };
+    // Blocks may have been decoded just now.
+    report.coverage.problems.iter_mut().for_each(|problem| *problem = loaded.inputs.shown(problem));
     report.coverage.problems.extend(loaded.problems);
     Ok(report)
 }

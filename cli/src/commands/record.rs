@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rankdiff_tracer::attach::LoadOptions;
+use rankdiff_tracer::place::Storage;
 use rankdiff_tracer::points::PlanOptions;
 use rankdiff_tracer::privilege;
 use rankdiff_tracer::record::{self, Ended, RecordError, RecordOptions, Recorded, Watcher};
@@ -12,8 +13,9 @@ use rankdiff_tracer::session::{Attached, Totals};
 use crate::args::{FailOn, Record, Report};
 use crate::commands::analyze;
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORDER, TIMED_OUT};
-use crate::load::{DEFAULT_PREFIX, load};
+use crate::load::{DEFAULT_PREFIX, Decode, load};
 use crate::output::Output;
+use crate::units::bytes;
 
 /// Runs the command.
 pub(crate) fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
@@ -22,6 +24,7 @@ pub(crate) fn run(args: &Record, output: &Output) -> Result<u8, Failure> {
         command: args.command.clone(),
         environment: Vec::new(),
         dir: dir.clone(),
+        storage: Storage { keep: args.keep, max_disk: args.max_disk, join: args.join, named: args.output.is_some() },
         timeout: args.timeout,
         stall_after: args.stall_after,
         end_on_stall: false,
@@ -97,7 +100,7 @@ fn verdict(dir: &Path, stall_after: Duration, output: &Output) -> Result<(), Fai
         select: Vec::new(),
         ignore: Vec::new(),
     };
-    let loaded = load(&[dir.to_owned()], output)?;
+    let loaded = load(&[dir.to_owned()], Decode::Auto, output)?;
     let found = analyze::report(loaded, &report)?;
     analyze::print(&found, &report, output)?;
     Ok(())
@@ -121,8 +124,17 @@ fn say_end(recorded: &Recorded, dir: &Path, output: &Output) {
     if lost > 0 {
         output.warn(format_args!("{lost} calls were lost in a full ring buffer; --ring gives it more room"));
     }
-    if unwritten > 0 || recorded.totals.write_failed {
+    if recorded.full && unwritten > 0 {
+        output.warn(format_args!("{unwritten} calls are not recorded: --max-disk was reached"));
+    } else if unwritten > 0 || recorded.totals.write_failed {
         output.warn(format_args!("{unwritten} calls could not be written"));
+    }
+    let dropped = recorded.dropped;
+    if dropped.calls > 0 {
+        output.say(format_args!("{} older calls were dropped by --keep; their digests are kept", dropped.calls));
+    }
+    if recorded.not_given {
+        output.warn("some files of the trace still belong to root: they could not be given to you");
     }
     output.say(format_args!("trace: {}", dir.display()));
 }
@@ -173,6 +185,13 @@ impl Watcher for Progress<'_> {
         self.output.warn(format_args!(
             "no collective call for {since:.0?}; what each rank is doing was recorded (Ctrl-C ends the job and shows the \
              verdict)",
+        ));
+    }
+
+    fn full(&mut self, limit: u64) {
+        self.output.warn(format_args!(
+            "the trace takes the {} that --max-disk allows: calls are not recorded from here on; the job goes on",
+            bytes(limit)
         ));
     }
 }

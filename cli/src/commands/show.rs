@@ -3,24 +3,29 @@
 use std::io::{BufWriter, Write};
 
 use rankdiff_analyzer::render::escape;
-use rankdiff_trace::{Call, CallFlags, CommRef, DType, Frame, OpKind, ProcessTrace, RankSet, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommRef, DType, Frame, ProcessTrace, SiteRef};
 use serde_json::{Value, json};
 
 use crate::args::{Show, ShowFormat};
-use crate::failure::Failure;
-use crate::load::{Loaded, load};
+use crate::commands::info;
+use crate::failure::{Failure, USAGE};
+use crate::load::{Decode, load};
 use crate::output::Output;
 
 /// Runs the command.
 pub(crate) fn run(args: &Show, output: &Output) -> Result<u8, Failure> {
-    let loaded = load(&args.paths, output)?;
     let mut out = BufWriter::new(std::io::stdout().lock());
     if args.info {
-        info(&loaded, args, &mut out)?;
-    } else {
-        for trace in &loaded.traces {
-            calls(trace, args, &mut out)?;
-        }
+        info::run(args, &mut out, output)?;
+        out.flush()?;
+        return Ok(0);
+    }
+    if args.format == ShowFormat::Json {
+        return Err(Failure::message(USAGE, "calls are printed as json-lines, one object each; json is for --info"));
+    }
+    let loaded = load(&args.paths, Decode::All, output)?;
+    for trace in &loaded.traces {
+        calls(trace, args, &mut out)?;
     }
     out.flush()?;
     for problem in &loaded.problems {
@@ -48,7 +53,7 @@ fn calls(trace: &ProcessTrace, args: &Show, out: &mut dyn Write) -> Result<(), F
     for call in wanted.into_iter().skip(skip) {
         match args.format {
             ShowFormat::Text => writeln!(out, "{}", line(trace, call))?,
-            ShowFormat::JsonLines => writeln!(out, "{}", object(trace, call))?,
+            ShowFormat::JsonLines | ShowFormat::Json => writeln!(out, "{}", object(trace, call))?,
         }
     }
     Ok(())
@@ -171,43 +176,4 @@ fn object(trace: &ProcessTrace, call: &Call) -> Value {
         fields.retain(|_, value| !value.is_null());
     }
     object
-}
-
-/// What a trace holds.
-fn info(loaded: &Loaded, args: &Show, out: &mut dyn Write) -> Result<(), Failure> {
-    let ranks: RankSet = loaded.traces.iter().flat_map(|trace| trace.ranks.iter().map(|def| def.rank)).collect();
-    let calls: usize = loaded.traces.iter().map(|trace| trace.calls.len()).sum();
-    let world = loaded
-        .world
-        .or_else(|| loaded.traces.iter().flat_map(|trace| trace.ranks.iter().filter_map(|def| def.world)).max());
-    let of = world.map_or_else(String::new, |world| format!(" of {world}"));
-    writeln!(out, "{}{of}, {} processes, {calls} calls", ranks.phrase(), loaded.traces.len())?;
-    for trace in &loaded.traces {
-        let rank = trace.ranks.last().map(|def| def.rank);
-        if args.rank.as_ref().is_some_and(|wanted| rank.is_none_or(|rank| !wanted.contains(rank))) {
-            continue;
-        }
-        let rank = rank.map_or_else(|| "no rank".to_owned(), |rank| format!("rank {rank}"));
-        let collectives = trace.calls.iter().filter(|call| call.op.kind() == OpKind::Collective).count();
-        let end =
-            trace.states.last().map_or_else(|| "state not recorded".to_owned(), |state| format!("{:?}", state.life));
-        let text = format!(
-            "{rank}: {}:{} {} calls ({collectives} collectives), {} communicators, {end}{}",
-            trace.key.host,
-            trace.key.pid,
-            trace.calls.len(),
-            trace.comms.len(),
-            if trace.closed { "" } else { ", recorder did not close the file" },
-        );
-        writeln!(out, "{}", escape(&text))?;
-        for gap in &trace.gaps {
-            let many = match gap.events {
-                None => "calls".to_owned(),
-                Some(1) => "1 call".to_owned(),
-                Some(events) => format!("{events} calls"),
-            };
-            writeln!(out, "  gap: {many} {}", gap.cause.describe())?;
-        }
-    }
-    Ok(())
 }

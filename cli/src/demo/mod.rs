@@ -13,13 +13,14 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use rankdiff_tracer::attach::LoadOptions;
+use rankdiff_tracer::place::Storage;
 use rankdiff_tracer::points::PlanOptions;
 use rankdiff_tracer::record::RecordOptions;
 
 use crate::args::{Demo, FailOn, Report, Story};
 use crate::commands::{analyze, record};
 use crate::failure::{Failure, RECORDER};
-use crate::load::load;
+use crate::load::{Decode, load};
 use crate::output::Output;
 
 /// Without a call for so long the demo's job hangs for good: its ranks never compute longer than some milliseconds.
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
         command: command(this.into_os_string(), args),
         environment: vec![(job::ID_VARIABLE.into(), id.clone().into())],
         dir: dir.clone(),
+        storage: Storage { named: args.output.is_some(), ..Storage::default() },
         timeout: Some(LIMIT),
         stall_after: STALL,
         end_on_stall: true,
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &Demo, output: &Output) -> Result<u8, Failure> {
         if recorded.status.is_some() { "ended by itself" } else { "hung and was ended" },
     ));
     let report = report_options();
-    let found = analyze::report(load(std::slice::from_ref(&dir), output)?, &report)?;
+    let found = analyze::report(load(std::slice::from_ref(&dir), Decode::Auto, output)?, &report)?;
     let code = analyze::print(&found, &report, output)?;
     output.say("");
     output.hint(format_args!("the trace is kept: {}", dir.display()));

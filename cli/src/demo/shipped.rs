@@ -5,7 +5,7 @@ use std::fs;
 use crate::args::Story;
 use crate::commands::analyze;
 use crate::failure::{Failure, RECORDER};
-use crate::load::load;
+use crate::load::{Decode, load};
 use crate::output::Output;
 
 /// A file of a shipped trace.
@@ -25,6 +25,6 @@ pub(crate) fn show(story: Story, output: &Output) -> Result<u8, Failure> {
         fs::write(dir.path().join(name), bytes).map_err(failed)?;
     }
     let report = super::report_options();
-    let found = analyze::report(load(&[dir.path().to_owned()], output)?, &report)?;
+    let found = analyze::report(load(&[dir.path().to_owned()], Decode::Auto, output)?, &report)?;
     analyze::print(&found, &report, output)
 }

@@ -3,7 +3,8 @@
 //!
 //! Data flow: `yaml` (text to nodes, bounded) -> [`scenario`] with [`call`] and [`steps`] (nodes to a typed job) ->
 //! [`schedule`] (when each call is entered and completes) -> `records` (one rank's stream) -> [`emit`] (traces in
-//! memory, or a trace directory through the real writer). [`generate`] makes jobs of any size from a seed instead.
+//! memory, or a trace directory through the real writer). [`generate`] makes jobs of any size from a seed instead,
+//! [`grid`] very large ones.
 //!
 //! Deliberately not here: the right answers. A scenario's `verdict` is skipped while its text is read, so that nothing
 //! that is built from a scenario can depend on it.
@@ -12,6 +13,7 @@ pub mod call;
 pub mod emit;
 pub mod error;
 pub mod generate;
+pub mod grid;
 mod groups;
 mod hang;
 mod layout;

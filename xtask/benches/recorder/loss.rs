@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use rankdiff_tracer::attach::LoadOptions;
+use rankdiff_tracer::place::Storage;
 use rankdiff_tracer::points::PlanOptions;
 use rankdiff_tracer::record::{RecordOptions, Watcher, record};
 use rankdiff_tracer::session::Attached;
@@ -41,6 +42,7 @@ pub(crate) fn run(programs: &Programs, folder: &Path, calls: u64) -> Result<Tabl
             command: command.to_vec(),
             environment: vec![("LD_PRELOAD".into(), programs.library("loss").into_os_string())],
             dir: dir.clone(),
+            storage: Storage::default(),
             timeout: Some(Duration::from_secs(300)),
             stall_after: Duration::from_secs(300),
             end_on_stall: false,

@@ -1,11 +1,11 @@
-//! What recording costs: `cargo xtask bench [probes] [loss] [storage]`.
+//! What recording costs: `cargo xtask bench [probes] [loss]`.
 //!
 //! Ratios are what to look at: everything that is compared is measured side by side in one run.
 
 mod loss;
 mod probes;
 mod programs;
-mod storage;
+#[path = "../shared/table.rs"]
 mod table;
 
 use std::env;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 /// What can be measured.
-const PARTS: &[&str] = &["probes", "loss", "storage"];
+const PARTS: &[&str] = &["probes", "loss"];
 
 fn main() -> Result<()> {
     // Cargo adds `--bench`.
@@ -34,9 +34,6 @@ fn main() -> Result<()> {
     }
     if wants("loss") {
         show("eight callers at full speed", &loss::run(&programs, &folder, 100_000 / scale)?);
-    }
-    if wants("storage") {
-        show("the trace on disk", &storage::run(&folder, 1_000_000 / scale)?);
     }
     Ok(())
 }

@@ -1,0 +1,176 @@
+//! Output that appears whole or not at all: written beside its place under another name, then renamed. What is there
+//! already is replaced only where the user said so.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use tempfile::{NamedTempFile, TempDir};
+
+use crate::failure::{Failure, USAGE};
+
+fn occupied(path: &Path) -> Failure {
+    Failure::message(USAGE, format_args!("{} exists; give another name with -o, or --force", path.display()))
+}
+
+fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::message(USAGE, format_args!("cannot {doing} {}: {error}", path.display()))
+}
+
+/// The directory that something of this name is in.
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// A file.
+#[derive(Debug)]
+pub(crate) enum StagedFile {
+    /// Renamed when it is whole.
+    Draft {
+        /// What is written.
+        file: NamedTempFile,
+        /// Its place.
+        place: PathBuf,
+        /// Whether what is there is replaced.
+        force: bool,
+    },
+    /// A pipe or a device: nothing to rename.
+    Special(fs::File),
+}
+
+impl StagedFile {
+    /// Begins a file.
+    pub(crate) fn create(place: &Path, force: bool) -> Result<StagedFile, Failure> {
+        match fs::metadata(place) {
+            Ok(found) if found.is_dir() => {
+                return Err(Failure::message(
+                    USAGE,
+                    format_args!("{} is a directory; give the name of a file with -o", place.display()),
+                ));
+            }
+            Ok(found) if !found.is_file() => {
+                let opened = fs::OpenOptions::new().write(true).open(place);
+                return opened.map(StagedFile::Special).map_err(|error| failed("open", place, &error));
+            }
+            Ok(_) if !force => return Err(occupied(place)),
+            _ => {}
+        }
+        let file = NamedTempFile::new_in(parent(place)).map_err(|error| failed("create", place, &error))?;
+        Ok(StagedFile::Draft { file, place: place.to_owned(), force })
+    }
+
+    /// Where its bytes go.
+    pub(crate) fn writer(&mut self) -> Box<dyn Write + Send + '_> {
+        match self {
+            StagedFile::Draft { file, .. } => Box::new(file.as_file_mut()),
+            StagedFile::Special(file) => Box::new(file),
+        }
+    }
+
+    /// Gives it its name.
+    pub(crate) fn keep(self) -> Result<(), Failure> {
+        let StagedFile::Draft { file, place, force } = self else { return Ok(()) };
+        let kept = if force { file.persist(&place) } else { file.persist_noclobber(&place) };
+        kept.map(drop).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => occupied(&place),
+            _ => failed("create", &place, &error.error),
+        })
+    }
+}
+
+/// A directory.
+#[derive(Debug)]
+pub(crate) struct StagedDir {
+    draft: TempDir,
+    place: PathBuf,
+}
+
+impl StagedDir {
+    /// Begins a directory. One that is there must be empty, unless `force`: then files of the same names are replaced.
+    pub(crate) fn create(place: &Path, force: bool) -> Result<StagedDir, Failure> {
+        match fs::symlink_metadata(place) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("look at", place, &error)),
+            Ok(_) => {
+                let mut entries = fs::read_dir(place).map_err(|error| failed("list", place, &error))?;
+                if !force && entries.next().is_some() {
+                    return Err(Failure::message(
+                        USAGE,
+                        format_args!("{} is not empty; give another directory with -o", place.display()),
+                    ));
+                }
+            }
+        }
+        let above = parent(place);
+        fs::create_dir_all(above).map_err(|error| failed("make", above, &error))?;
+        // What was recorded is its owner's alone.
+        let own = fs::Permissions::from_mode(0o700);
+        let draft = tempfile::Builder::new().prefix(".rankdiff-").permissions(own).tempdir_in(above);
+        Ok(StagedDir { draft: draft.map_err(|error| failed("make", place, &error))?, place: place.to_owned() })
+    }
+
+    /// Where its files are made.
+    pub(crate) fn path(&self) -> &Path {
+        self.draft.path()
+    }
+
+    /// Gives it its name.
+    pub(crate) fn keep(self) -> Result<(), Failure> {
+        let StagedDir { draft, place } = self;
+        if !place.exists() {
+            fs::rename(draft.path(), &place).map_err(|error| failed("create", &place, &error))?;
+            // It is no draft any more.
+            let _ = draft.keep();
+            return Ok(());
+        }
+        for entry in fs::read_dir(draft.path())? {
+            let from = entry?.path();
+            let to = place.join(from.file_name().unwrap_or_default());
+            fs::rename(&from, &to).map_err(|error| failed("create", &to, &error))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use super::{StagedDir, StagedFile};
+
+    #[test]
+    fn nothing_is_written_over_unless_asked_for() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let place = folder.path().join("out");
+        let write = |force: bool, text: &str| {
+            let mut staged = StagedFile::create(&place, force)?;
+            staged.writer().write_all(text.as_bytes())?;
+            staged.keep()
+        };
+        write(false, "one").expect("nothing is there");
+        assert!(write(false, "two").expect_err("there").error().to_string().contains("--force"));
+        assert_eq!(fs::read_to_string(&place).expect("there"), "one");
+        write(true, "three").expect("asked for");
+        assert_eq!(fs::read_to_string(&place).expect("there"), "three");
+        assert_eq!(fs::read_dir(folder.path()).expect("there").count(), 1, "drafts are gone");
+    }
+
+    #[test]
+    fn a_draft_that_is_not_kept_leaves_nothing() {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let place = folder.path().join("above/out");
+        let staged = StagedDir::create(&place, false).expect("nothing is there");
+        fs::write(staged.path().join("a"), "1").expect("own folder");
+        drop(staged);
+        assert_eq!(fs::read_dir(place.parent().expect("above")).expect("there").count(), 0);
+        for force in [false, true] {
+            let staged = StagedDir::create(&place, force).expect("free, or asked for");
+            fs::write(staged.path().join("a"), "1").expect("own folder");
+            staged.keep().expect("free, or asked for");
+            assert_eq!(fs::read_to_string(place.join("a")).expect("there"), "1");
+        }
+        assert!(StagedDir::create(&place, false).is_err());
+    }
+}
