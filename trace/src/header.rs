@@ -11,9 +11,9 @@ use crate::wire::{Cursor, Malformed};
 /// First bytes of every segment. Not text, and broken by anything that translates line ends.
 pub const MAGIC: [u8; 8] = *b"\x89RDT\r\n\x1a\n";
 /// Major version: a reader of another one refuses the file.
-pub const FORMAT_MAJOR: u16 = 0;
+pub const FORMAT_MAJOR: u16 = 1;
 /// Minor version: a reader of an older one reads what it knows.
-pub const FORMAT_MINOR: u16 = 1;
+pub const FORMAT_MINOR: u16 = 0;
 
 /// Magic, version and length.
 pub(crate) const FIXED: usize = 16;
@@ -205,7 +205,7 @@ mod tests {
         assert!(text(b"\x89PNG\r\n\x1a\nxxxxxxxx").contains("\\x89PNG"), "{}", text(b"\x89PNG\r\n\x1a\nxxxxxxxx"));
         let mut newer = header().encode();
         newer[8..10].copy_from_slice(&(FORMAT_MAJOR + 1).to_le_bytes());
-        assert!(text(&newer).contains("format 1.1; this build reads 0.x"), "{}", text(&newer));
+        assert!(text(&newer).contains("format 2.0; this build reads 1.x"), "{}", text(&newer));
     }
 
     #[test]

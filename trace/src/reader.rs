@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::columns::decode_calls;
 use crate::digest::Digests;
 use crate::error::{Problem, ProblemKind, ReadError};
-use crate::header::{FIXED, FORMAT_MINOR, SegmentHeader};
+use crate::header::{FIXED, FORMAT_MAJOR, FORMAT_MINOR, SegmentHeader};
 use crate::payload::{Decoded, decode};
 use crate::regular::open_of_trace;
 use crate::wire::Malformed;
@@ -319,8 +319,9 @@ impl<R: Read + Seek> BlockReader<R> {
             offset: 0,
             kind: ProblemKind::Newer,
             what: format!(
-                "{} blocks or values are not known to this build (the file is in format 0.{}, this build reads 0.{})",
-                self.newer, self.header.minor, FORMAT_MINOR
+                "{} blocks or values are not known to this build (the file is in format {FORMAT_MAJOR}.{}, this build reads \
+                 {FORMAT_MAJOR}.{FORMAT_MINOR})",
+                self.newer, self.header.minor
             ),
             advice: "They were left out; a newer rankdiff reads them".to_owned(),
         })
