@@ -5,12 +5,16 @@ use crate::shift::Shift;
 
 /// Longest window that is tried.
 const WIDEST: u64 = 64;
+/// Calls behind it that are compared.
+const WINDOW: u64 = 4096;
 
 /// A window with the same calls in another order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Permutation {
     /// Calls in the window.
     pub(crate) width: u64,
+    /// Calls right behind it that agree where they stand.
+    pub(crate) agrees: u64,
     /// On one of the two ranks the calls of the window came from several threads.
     pub(crate) several_threads: bool,
 }
@@ -36,16 +40,27 @@ pub(crate) fn find(major: &Track<'_>, minor: &Track<'_>, visible: u64) -> Option
             {
                 continue;
             }
-            return Some(Permutation { width, several_threads: threads(major, minor, visible, width) });
+            let several_threads = threads(major, minor, visible, width);
+            return Some(Permutation { width, agrees: agreement(major, minor, pos + 1), several_threads });
         }
     }
     None
 }
 
+/// Calls from a position on that mean the same on both, without a break.
+fn agreement(major: &Track<'_>, minor: &Track<'_>, from: u64) -> u64 {
+    let alike = |pos: u64| major.at(pos).zip(minor.at(pos)).is_some_and(|(a, b)| a.meaning() == b.meaning());
+    (from..from.saturating_add(WINDOW)).take_while(|&pos| alike(pos)).count() as u64
+}
+
 /// Whether the permutation is the better explanation of the two.
 pub(crate) fn beats(permutation: Permutation, shift: Option<Shift>) -> bool {
-    // In a stream that repeats, a shift by one call looks like a wide permutation up to the end of the record.
-    shift.is_none_or(|shift| permutation.width == 2 && shift.matched < 3 || shift.matched + 1 < permutation.width)
+    shift.is_none_or(|shift| {
+        // A stream that repeats agrees with itself shifted by a period as well, over no more calls.
+        let in_place = permutation.agrees >= WINDOW || permutation.agrees >= shift.matched.max(2);
+        // A shift by one call looks like a wide permutation up to the end of the record.
+        in_place || permutation.width == 2 && shift.matched < 3 || shift.matched + 1 < permutation.width
+    })
 }
 
 fn threads(major: &Track<'_>, minor: &Track<'_>, visible: u64, width: u64) -> bool {
@@ -77,6 +92,22 @@ mod tests {
     fn a_moved_call_is_a_permutation_if_the_rest_agrees() {
         let found = find(&track("xyzq"), &track("yzxq"), 0).expect("a permutation");
         assert_eq!(found.width, 3);
+    }
+
+    #[test]
+    fn two_swapped_calls_of_a_stream_that_repeats_are_no_shift_by_its_period() {
+        let (a, b) = (track(&"xy".repeat(40)), track(&format!("{}yx{}", "xy".repeat(10), "xy".repeat(29))));
+        let found = find(&a, &b, 20).expect("a permutation");
+        assert_eq!((found.width, found.agrees), (2, 58));
+        assert!(beats(found, shift::find(&a, &b, 20, 64)));
+    }
+
+    #[test]
+    fn a_missing_call_of_a_long_run_is_no_permutation() {
+        let (a, b) =
+            (track(&format!("{0}y{0}", "x".repeat(20))), track(&format!("{}y{}", "x".repeat(19), "x".repeat(20))));
+        let found = find(&a, &b, 19).expect("a permutation");
+        assert!(!beats(found, shift::find(&a, &b, 19, 64)));
     }
 
     #[test]
