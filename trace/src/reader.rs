@@ -72,7 +72,7 @@ impl Block {
         reader.decode(self)
     }
 
-    /// Reads and decodes the payload of a block of calls ([`BlockHeader::is_readable`]) straight to where they are
+    /// Reads and decodes the payload of a block of calls (one whose flags this build knows) straight to where they are
     /// wanted: into one vector for all of them, or into one that is emptied for each block. After an error, nothing was
     /// appended.
     pub fn append_calls<R: Read + Seek>(

@@ -5,7 +5,7 @@
 //! checks, rows to records). `layout` has the bytes of the header page and of a row, `owner` says who writes.
 //!
 //! A row is in the tail as soon as [`crate::StreamWriter::write`] returns, and stays there until its record stands in a
-//! block of a segment; the blocks say which rows they hold ([`crate::BlockKind::ROWS`]), so that tail and segments
+//! block of a segment; the blocks say which rows they hold ([`crate::BlockKind::TAIL_ROWS`]), so that tail and segments
 //! together give every record once, whenever the writer was killed. docs/format.md, 'Live tail', is normative.
 //!
 //! Not here: locks (there is one writer, and readers check what they read), syncing to the device (the tail outlives

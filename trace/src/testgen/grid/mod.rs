@@ -2,7 +2,7 @@
 //! communicators, healthy or with one planted change, made fast enough for benches (10,240 ranks x 10,000 calls).
 //!
 //! Data flow: [`spec`] (shape, change, what the recorder missed) -> `template` (the 96 calls of a step) -> `stops` (where
-//! every rank ends up if the change stops a blocking job) -> [`calls`] (one rank's calls, made one by one) -> [`write`]
+//! every rank ends up if the change stops a blocking job) -> [`calls`] (one rank's calls, made one by one) -> [`mod@write`]
 //! (traces in memory, or a directory through the real writer on several threads). `text` reads shapes and changes as
 //! they are typed.
 //!
