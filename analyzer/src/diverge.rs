@@ -143,7 +143,12 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
         visible: pos,
         first: Some(pos),
         groups: mismatch.groups.clone(),
-        suspects: suspects(alignment, comm, &mismatch.groups),
+        // A pair that disagrees is one against one, however many others there are.
+        suspects: if mismatch.what == What::Splits && mismatch.groups.len() != 2 {
+            RankSet::new()
+        } else {
+            suspects(alignment, comm, &mismatch.groups)
+        },
         at: first_entry(alignment, tracks, &mismatch.groups, pos),
         open: is_open(tracks, &mismatch.groups, pos),
         again: 0,
