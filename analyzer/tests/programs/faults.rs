@@ -320,7 +320,7 @@ fn one_fault_gets_its_right_answer() {
         // Log-uniform, most of them short.
         let calls = 2_f64.powf(rng.f64() * 9.0) as u64;
         let id = format!("F{number}");
-        let case = (0..200).find_map(|_| {
+        let case = (0..5000).find_map(|_| {
             let program = Program::random(&mut rng, calls);
             inject(&mut rng, &program, fault, &id)
         });
