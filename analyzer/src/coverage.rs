@@ -35,6 +35,7 @@ pub(crate) fn of(alignment: &Alignment<'_>) -> Coverage {
         calls: calls(alignment),
         compared: share * unjoined.comparable_share(),
         clocks: alignment.attempt.clocks.clone(),
+        attempts: 1,
         decoding: alignment.facts.and_then(decoding),
         problems: alignment.problems.clone(),
     }
@@ -85,14 +86,14 @@ pub(crate) fn gaps(alignment: &Alignment<'_>) -> Vec<Evidence> {
     for (at, stream) in alignment.attempt.streams.iter().enumerate() {
         for gap in stream.trace.gaps.iter().filter(|gap| gap.events != Some(0)) {
             let what = match gap.events {
-                Some(events) => counted(events, "event"),
+                Some(events) => counted(events, "call"),
                 None => "calls".to_owned(),
             };
-            let last = stream.calls.iter().take_while(|call| call.enter <= gap.after).count();
+            let last = stream.calls.partition_point(|call| call.enter <= gap.after);
             let place = match gap.cause {
                 GapCause::LateAttach | GapCause::Unprobed => first_seen(alignment, at),
                 _ if gap.after > 0 && last > 0 && !stream.trace.has_elided() => {
-                    format!(", after the {last}. call seen of the rank")
+                    format!(", after call {last} of the rank")
                 }
                 _ => String::new(),
             };

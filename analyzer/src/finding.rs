@@ -268,6 +268,8 @@ pub struct Coverage {
     pub compared: f64,
     /// How the clocks of the job's machines relate; `None` if there is only one.
     pub clocks: Option<ClockJoin>,
+    /// Runs or attempts of the job that the traces hold calls of, the one that this is the coverage of included.
+    pub attempts: usize,
     /// How much was decoded; `None` if all of it was.
     pub decoding: Option<Decoding>,
     /// Things in the input that could not be read or used, in words, each with file and offset where it has one.

@@ -131,10 +131,8 @@ impl<'a> RankState<'a> {
             _ if self.left_without_shutdown() => {
                 "exited with code 0 without shutting the library down (no finalize)".to_owned()
             }
-            Some((_, How::Exit(code))) => format!("exited with code {code}"),
-            Some((_, How::Signal(signal, by))) => {
-                format!("killed by signal {signal}{}{}", signal_name(*signal), sender(by))
-            }
+            Some((_, How::Exit(code))) => Life::Exited(*code).to_string(),
+            Some((_, How::Signal(signal, by))) => Life::Signaled { signal: *signal, by: by.clone() }.to_string(),
             None if self.finalized.is_some() => "has shut the library down (finalize)".to_owned(),
             None => "alive".to_owned(),
         }
@@ -291,36 +289,6 @@ pub(crate) fn describe_thread(thread: &ThreadState) -> String {
         text.push_str(&more.join(", "));
     }
     text
-}
-
-fn signal_name(signal: i32) -> &'static str {
-    match signal {
-        1 => " (SIGHUP)",
-        2 => " (SIGINT)",
-        3 => " (SIGQUIT)",
-        4 => " (SIGILL)",
-        6 => " (SIGABRT)",
-        7 => " (SIGBUS)",
-        8 => " (SIGFPE)",
-        9 => " (SIGKILL)",
-        11 => " (SIGSEGV)",
-        13 => " (SIGPIPE)",
-        15 => " (SIGTERM)",
-        24 => " (SIGXCPU)",
-        _ => "",
-    }
-}
-
-fn sender(by: &EndedBy) -> String {
-    match by {
-        EndedBy::Unknown => String::new(),
-        EndedBy::OomKiller => " by the kernel's OOM killer (out of memory)".to_owned(),
-        EndedBy::Watchdog => " by its own watchdog".to_owned(),
-        EndedBy::Launcher => " by the launcher".to_owned(),
-        EndedBy::User => " by a user or another program".to_owned(),
-        EndedBy::Itself => " by itself".to_owned(),
-        EndedBy::Process(pid, name) => format!(" by process {pid} ({name})"),
-    }
 }
 
 /// The states of an attempt's ranks, parallel to its streams.

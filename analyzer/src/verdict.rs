@@ -191,6 +191,7 @@ pub(crate) fn merge(mut reports: Vec<(u32, Report)>) -> Option<Report> {
         return Some(latest);
     }
     rest.retain(|(_, report)| report.coverage.calls > 0);
+    latest.coverage.attempts += rest.len();
     for (number, report) in rest {
         for mut finding in report.findings {
             finding.headline = format!("in attempt {number}: {}", finding.headline);

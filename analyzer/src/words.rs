@@ -7,9 +7,22 @@ use crate::comms::Comm;
 use crate::finding::{CallText, Side};
 use crate::index::{Entry, Progress, Track};
 
-/// 'n thing' with the plural where it belongs.
+/// 'n thing' with the plural where it belongs, and digits in groups of three.
 pub(crate) fn counted(n: u64, thing: &str) -> String {
-    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
+/// A number with a comma after every third digit.
+pub fn grouped(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Sets of ranks in sentences.

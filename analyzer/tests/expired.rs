@@ -149,3 +149,20 @@ fn a_change_before_the_window_is_found_by_digests_or_not_claimed() {
         }
     }
 }
+
+#[test]
+fn digests_that_differ_where_calls_were_dropped_are_told_of_a_small_job_as_well() {
+    let plant = Plant { change: Change::Op, rank: 2, call: 100 };
+    let dir = tempfile::tempdir().expect("directory");
+    write(dir.path(), Some(plant), |_| length() / 2);
+    let differ = |report: &Report| {
+        report.coverage.gaps.iter().any(|gap| gap.text.contains("digests differ") && gap.text.contains("--keep"))
+    };
+    let report = by_digests(dir.path());
+    assert!(differ(&report), "{:?}", report.coverage.gaps);
+    // Where all agree, nothing is said of what was dropped.
+    let healthy = tempfile::tempdir().expect("directory");
+    write(healthy.path(), None, |_| length() / 2);
+    let report = by_digests(healthy.path());
+    assert!(!differ(&report), "{:?}", report.coverage.gaps);
+}

@@ -168,13 +168,16 @@ pub(crate) struct Record {
     /// Probe this library or executable as well (found by itself where the job names or loads it).
     #[arg(long = "library", value_name = "FILE")]
     pub(crate) libraries: Vec<PathBuf>,
-    /// Keep the calls of the last so much time (`30m`, `2h`), or as many as fit (`2GiB`); of older ones only the digests.
+    /// Keep the calls of this much time (`30m`, `2h`), or as many of the latest as fit (`2GiB`); of older ones only the
+    /// digests.
     #[arg(long, value_name = "TIME|SIZE", value_parser = crate::units::keep)]
     pub(crate) keep: Option<Keep>,
-    /// Never take more room than this on the disk; the job goes on without being recorded (`10GiB`).
+    /// Never take more room than this on the disk (`10GiB`); once it is used up, the job goes on without being
+    /// recorded.
     #[arg(long, value_name = "SIZE", value_parser = crate::units::disk)]
     pub(crate) max_disk: Option<u64>,
-    /// Record into a directory that holds another run's trace, as a part of the same job.
+    /// Record into a directory that holds another run's trace, as a part of the same job (the nodes of one run need not
+    /// say it).
     #[arg(long)]
     pub(crate) join: bool,
     /// Do not analyze at the end.
@@ -228,7 +231,7 @@ pub(crate) enum FailOn {
                         rankdiff analyze trace --format json\n  rankdiff analyze trace --fail-on warning --strict"
 )]
 pub(crate) struct Analyze {
-    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    /// Trace directories or files (*.rdt, *.rdpack, JSON Lines) [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Decode all calls, or only those that the digests of the ranks' calls leave in question: then call sites and
@@ -242,8 +245,13 @@ pub(crate) struct Analyze {
 
 /// `show`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  rankdiff show --last 5                the last calls of each rank of the newest trace\n  \
+                        rankdiff show trace --rank 0-3 --format json-lines\n  \
+                        rankdiff show trace --info            what it holds, counted"
+)]
 pub(crate) struct Show {
-    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    /// Trace directories or files (*.rdt, *.rdpack, JSON Lines) [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// Only these ranks (`0-3,8`).
@@ -255,7 +263,7 @@ pub(crate) struct Show {
     /// Only the last N calls of each rank.
     #[arg(long, value_name = "N")]
     pub(crate) last: Option<usize>,
-    /// One line of text, or one JSON object, for each call.
+    /// How to print: a line for each call, or the summary of --info.
     #[arg(long, value_enum, default_value_t = ShowFormat::Text)]
     pub(crate) format: ShowFormat,
     /// A summary instead of the calls: hosts, ranks, calls, bytes, gaps, coverage, clocks.
@@ -270,7 +278,7 @@ pub(crate) enum ShowFormat {
     Text,
     /// For programs: one object a line.
     JsonLines,
-    /// For programs: one object, with --info.
+    /// For programs: the summary as one object; only with --info.
     Json,
 }
 
@@ -280,7 +288,7 @@ pub(crate) enum ShowFormat {
                         rankdiff export trace --to perfetto              open the file in ui.perfetto.dev\n  \
                         rankdiff export trace --to jsonl -o - | jq 'select(.kind == \"call\")'")]
 pub(crate) struct Export {
-    /// Trace directories or files [default: the newest rankdiff-trace-* here].
+    /// Trace directories or files (*.rdt, *.rdpack, JSON Lines) [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<PathBuf>,
     /// The format: parquet, jsonl or perfetto.
@@ -303,7 +311,7 @@ pub(crate) struct Export {
 /// `import`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reads what `rankdiff export --to jsonl` writes. `analyze` and `show` take such files as they are.\n\n\
+    after_help = "Reads what `rankdiff export --to jsonl` writes. `analyze`, `show` and `export` take such files as they are.\n\n\
                         Examples:\n  rankdiff import job.jsonl -o trace\n  zstdcat job.jsonl.zst | rankdiff import - -o trace"
 )]
 pub(crate) struct Import {
@@ -325,10 +333,12 @@ pub(crate) struct Pack {
     /// The trace's directory [default: the newest rankdiff-trace-* here].
     #[arg(value_name = "DIR", conflicts_with = "unpack")]
     pub(crate) dir: Option<PathBuf>,
-    /// Write to this file (a directory with --unpack); nothing is ever written over [default: named after the trace].
+    /// Write to this file, `-` is stdout (a directory with --unpack); nothing is ever written over [default: named
+    /// after the trace].
     #[arg(short, long, value_name = "FILE|DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Leave out host names, paths, arguments, attributes and log lines; the verdict stays the same.
+    /// Leave out host names, folders, arguments, attributes and log lines; functions, names of source files and times
+    /// stay, and so does the verdict.
     #[arg(long, conflicts_with = "unpack")]
     pub(crate) redact: bool,
     /// Unpack this file.

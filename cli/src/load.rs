@@ -8,12 +8,14 @@ use rankdiff_trace::{JobDir, ProcessTrace, StreamFiles, StreamOutline, read_outl
 
 use crate::failure::{Failure, USAGE};
 use crate::output::Output;
+use crate::room;
 use crate::unpacked::Inputs;
 
 /// Beginning of the directory names that `record` makes up.
 pub(crate) const DEFAULT_PREFIX: &str = "rankdiff-trace-";
 
-/// Jobs of at most so many calls are read whole: that takes a second or two, and everything is looked at.
+/// Jobs of at most so many calls are read whole: that takes a second or two, and everything is looked at. Those of
+/// which calls were dropped are not: digests say more of them.
 const SMALL: u64 = 2_000_000;
 
 /// How much of the calls is decoded.
@@ -70,16 +72,23 @@ pub(crate) fn load(paths: &[PathBuf], decode: Decode, output: &Output) -> Result
         loaded.problems.extend(job.problems().iter().map(ToString::to_string));
         streams.extend_from_slice(job.streams());
     }
+    let outlines = read_outlines(&streams);
+    let decodable = outlines.iter().fold(0_u64, |sum, outline| sum.saturating_add(outline.decodable_calls()));
     if decode != Decode::All {
-        let outlines = read_outlines(&streams);
         let calls: u64 = outlines.iter().map(|outline| outline.calls).sum();
-        if decode == Decode::Digests || calls > SMALL {
+        // Of calls that were dropped only digests are left to compare.
+        let has_dropped = outlines.iter().any(StreamOutline::has_dropped_calls);
+        if decode == Decode::Digests || calls > SMALL || has_dropped {
             let problems = outlines.iter().flat_map(|outline| &outline.problems);
             loaded.problems.extend(problems.map(ToString::to_string));
             loaded.outlines = outlines;
-            streams.clear();
+            loaded.problems.iter_mut().for_each(|problem| *problem = inputs.shown(problem));
+            loaded.inputs = inputs;
+            return Ok(loaded);
         }
     }
+    drop(outlines);
+    room::check(decodable)?;
     for stream in &streams {
         let outcome = stream.read();
         loaded.problems.extend(outcome.problems.iter().map(ToString::to_string));

@@ -6,6 +6,7 @@ mod demo;
 mod failure;
 mod load;
 mod output;
+mod room;
 mod staged;
 mod units;
 mod unpacked;

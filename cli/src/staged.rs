@@ -14,8 +14,16 @@ fn occupied(path: &Path) -> Failure {
     Failure::message(USAGE, format_args!("{} exists; give another name with -o, or --force", path.display()))
 }
 
+fn not_empty(path: &Path, may_force: bool) -> Failure {
+    let or = if may_force { ", or --force to replace files of the same names" } else { "" };
+    Failure::message(USAGE, format_args!("{} is not empty; give another directory with -o{or}", path.display()))
+}
+
 fn failed(doing: &str, path: &Path, error: &io::Error) -> Failure {
-    Failure::message(USAGE, format_args!("cannot {doing} {}: {error}", path.display()))
+    // tempfile adds the name of the draft to an error, which says nothing to anybody.
+    let text = error.to_string();
+    let text = text.split(" at path \"").next().unwrap_or_default();
+    Failure::message(USAGE, format_args!("cannot {doing} {}: {text}", path.display()))
 }
 
 /// The directory that something of this name is in.
@@ -88,17 +96,15 @@ pub(crate) struct StagedDir {
 
 impl StagedDir {
     /// Begins a directory. One that is there must be empty, unless `force`: then files of the same names are replaced.
-    pub(crate) fn create(place: &Path, force: bool) -> Result<StagedDir, Failure> {
+    /// `may_force`: the command has an option for that.
+    pub(crate) fn create(place: &Path, force: bool, may_force: bool) -> Result<StagedDir, Failure> {
         match fs::symlink_metadata(place) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed("look at", place, &error)),
             Ok(_) => {
                 let mut entries = fs::read_dir(place).map_err(|error| failed("list", place, &error))?;
                 if !force && entries.next().is_some() {
-                    return Err(Failure::message(
-                        USAGE,
-                        format_args!("{} is not empty; give another directory with -o", place.display()),
-                    ));
+                    return Err(not_empty(place, may_force));
                 }
             }
         }
@@ -113,6 +119,12 @@ impl StagedDir {
     /// Where its files are made.
     pub(crate) fn path(&self) -> &Path {
         self.draft.path()
+    }
+
+    /// A failure to make its files, told with its place instead of the draft's.
+    pub(crate) fn failed(&self, error: &dyn std::error::Error) -> Failure {
+        let text = error.to_string().replace(&*self.path().to_string_lossy(), &self.place.to_string_lossy());
+        Failure::message(USAGE, text)
     }
 
     /// Gives it its name.
@@ -137,6 +149,7 @@ impl StagedDir {
 mod tests {
     use std::fs;
     use std::io::Write as _;
+    use std::path::Path;
 
     use super::{StagedDir, StagedFile};
 
@@ -161,16 +174,30 @@ mod tests {
     fn a_draft_that_is_not_kept_leaves_nothing() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let place = folder.path().join("above/out");
-        let staged = StagedDir::create(&place, false).expect("nothing is there");
+        let staged = StagedDir::create(&place, false, true).expect("nothing is there");
         fs::write(staged.path().join("a"), "1").expect("own folder");
+        let error = std::io::Error::other(format!("{}: no room", staged.path().join("a").display()));
+        let text = staged.failed(&error).error().to_string();
+        assert_eq!(text, format!("{}: no room", place.join("a").display()), "the draft is not named");
         drop(staged);
         assert_eq!(fs::read_dir(place.parent().expect("above")).expect("there").count(), 0);
         for force in [false, true] {
-            let staged = StagedDir::create(&place, force).expect("free, or asked for");
+            let staged = StagedDir::create(&place, force, true).expect("free, or asked for");
             fs::write(staged.path().join("a"), "1").expect("own folder");
             staged.keep().expect("free, or asked for");
             assert_eq!(fs::read_to_string(place.join("a")).expect("there"), "1");
         }
-        assert!(StagedDir::create(&place, false).is_err());
+        let refused =
+            |may_force: bool| StagedDir::create(&place, false, may_force).expect_err("not empty").error().to_string();
+        assert!(refused(true).contains("--force") && !refused(false).contains("--force"), "{}", refused(true));
+    }
+
+    #[test]
+    fn who_cannot_write_is_told_of_the_target() {
+        let file = Path::new("/proc/no-such-folder/out");
+        let text = StagedFile::create(file, false).expect_err("nobody can").error().to_string();
+        assert_eq!(text, format!("cannot create {}: No such file or directory (os error 2)", file.display()));
+        let text = StagedDir::create(Path::new("/proc/out"), false, true).expect_err("nobody can").error().to_string();
+        assert!(text.starts_with("cannot make /proc/out: ") && !text.contains(".rankdiff-"), "{text}");
     }
 }

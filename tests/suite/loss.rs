@@ -35,8 +35,11 @@ fn by_process(calls: &[Value], info: &str) -> BTreeMap<String, Process> {
     let mut current = None;
     for line in info.lines() {
         if let Some(gap) = line.trim().strip_prefix("gap: ") {
-            let lost: u64 =
-                gap.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{line}"));
+            let lost: u64 = gap
+                .split(' ')
+                .next()
+                .and_then(|word| word.replace(',', "").parse().ok())
+                .unwrap_or_else(|| panic!("{line}"));
             let pid: &String = current.as_ref().expect("a gap stands below its process");
             processes.get_mut(pid).unwrap_or_else(|| panic!("no calls of {pid}")).told += lost;
         } else {
@@ -101,7 +104,7 @@ fn what_overflows_is_counted_and_placed() {
     // Whatever happens to calls: who the processes were and how they ended is known.
     let of_all = format!("ranks 0-{} of {PROCESSES}", PROCESSES - 1);
     assert!(info.stdout.contains(&of_all), "{}", info.stdout);
-    assert_eq!(info.stdout.matches("Exited(0)").count(), PROCESSES, "{}", info.stdout);
+    assert_eq!(info.stdout.matches("exited with code 0").count(), PROCESSES, "{}", info.stdout);
 
     let verdict = place.analyze(&[]);
     assert!(verdict.code == 0, "lost calls are no fault of the job\n{verdict}");

@@ -311,13 +311,22 @@ fn packs_go_there_and_back() {
     assert_eq!(fs::metadata(&packed).expect("a pack").mode() & 0o777, 0o600);
     // Cut off, and no pack at all.
     let bytes = fs::read(&packed).expect("a pack");
+    fs::write(place.path().join("whole.rdpack"), &bytes).expect("a file");
     fs::write(&packed, &bytes[..bytes.len() / 2]).expect("a file");
     let analyzed = run(["analyze", &packed.display().to_string()]);
     assert_eq!(analyzed.code, 2, "{}", analyzed.stdout);
     assert!(analyzed.stderr.contains("x.rdpack"), "{}", analyzed.stderr);
     says(&pack(&["--unpack", "trace", "-o", "y"]), 2, &["cannot be read"]);
     says(&pack(&["--unpack", "x.rdpack", "-o", "z"]), 2, &["damaged"]);
-    assert_eq!(names(&place.path().join("z")), Vec::<String>::new(), "nothing of it is left");
+    says(&pack(&["--unpack", "whole.rdpack", "-o", "z", "--max-size", "1k"]), 2, &["1024 bytes", "announces"]);
+    assert!(!place.path().join("z").exists(), "nothing of it is left");
+    says(&pack(&["whole.rdpack", "-o", "again"]), 2, &["whole.rdpack is a pack already"]);
+    says(&pack(&["nonexist"]), 2, &["cannot read nonexist"]);
+    says(&pack(&["--unpack", "nonexist"]), 2, &["cannot read nonexist"]);
+    // Into a pipe: the same bytes, and no file of that name.
+    let script = format!("{} pack trace -o - | cmp - whole.rdpack", binary().display());
+    says(&process::run(Command::new("sh").args(["-c", &script]).current_dir(place.path()), LIMIT), 0, &["files"]);
+    assert!(!place.path().join("-").exists());
 }
 
 #[test]

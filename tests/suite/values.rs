@@ -83,7 +83,7 @@ pub(crate) fn compare(calls: &[Value], log: &JobLog) -> Vec<String> {
                     differences(call, line).into_iter().map(|what| format!("rank {rank}: {line:?}: {what}: {call}")),
                 );
                 let generation = generations.entry(&line.comm).or_default();
-                if !call["comm_id"].is_null() && line.op() != Some("comm_init") {
+                if text(call, "comm") != "-" && line.op() != Some("comm_init") {
                     let id = text(call, "comm_id").to_owned();
                     named.entry((line.comm.clone(), *generation)).or_default().insert(id);
                 }
@@ -102,13 +102,12 @@ pub(crate) fn compare(calls: &[Value], log: &JobLog) -> Vec<String> {
 fn communicators(named: &BTreeMap<(String, u64), BTreeSet<String>>) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut owners: BTreeMap<&str, &(String, u64)> = BTreeMap::new();
-    // Communicators that only part of a job makes together have no identity that all can know.
-    let unknown = |id: &str| id.bytes().all(|digit| digit == b'0');
     for (name, ids) in named {
         if ids.len() != 1 {
             wrong.push(format!("communicator {name:?} has the identities {ids:?}"));
         }
-        for id in ids.iter().filter(|id| !unknown(id)) {
+        // Communicators that only part of a job makes together have no identity that all can know.
+        for id in ids.iter().filter(|id| !id.is_empty()) {
             if let Some(other) = owners.insert(id, name) {
                 wrong.push(format!("communicators {name:?} and {other:?} are both {id}"));
             }
@@ -175,8 +174,7 @@ fn sequence_numbers(calls: &[Value]) -> Vec<String> {
             wrong.push(format!("thread_seq {thread_seq} follows {before:?}: {call}"));
         }
         let op = text(call, "op");
-        let Some(seq) = number(call, "seq").filter(|_| call["nested"].is_null() && !text(call, "comm_id").is_empty())
-        else {
+        let Some(seq) = number(call, "seq").filter(|_| call["nested"].is_null() && text(call, "comm") != "-") else {
             continue;
         };
         let (kind, peer) = match op {

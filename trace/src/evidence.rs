@@ -1,5 +1,7 @@
 //! What a stream says beside its calls: clocks, gaps, the state of processes and threads, attributes, marks, labels.
 
+use std::fmt;
+
 /// The clocks of one moment, so that times of one stream can be compared with another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct ClockSnapshot {
@@ -116,6 +118,21 @@ pub enum EndedBy {
     Process(u32, String),
 }
 
+/// Words that go on after 'killed by signal 9'; none if it is not known.
+impl fmt::Display for EndedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndedBy::Unknown => Ok(()),
+            EndedBy::OomKiller => f.write_str(" by the kernel's OOM killer (out of memory)"),
+            EndedBy::Watchdog => f.write_str(" by its own watchdog"),
+            EndedBy::Launcher => f.write_str(" by the launcher"),
+            EndedBy::User => f.write_str(" by a user or another program"),
+            EndedBy::Itself => f.write_str(" by itself"),
+            EndedBy::Process(pid, name) => write!(f, " by process {pid} ({name})"),
+        }
+    }
+}
+
 /// How a process stood when last seen.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Life {
@@ -139,6 +156,42 @@ pub enum Life {
     /// Alive, nothing more known.
     #[default]
     Alive,
+}
+
+/// Words that go on after a name: 'exited with code 0', 'waiting in a call'.
+impl fmt::Display for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Life::Exited(code) => write!(f, "exited with code {code}"),
+            Life::Signaled { signal, by } => {
+                write!(f, "killed by signal {signal}{}{by}", signal_name(*signal))
+            }
+            Life::Waiting => f.write_str("waiting in a call"),
+            Life::Running => f.write_str("running"),
+            Life::Blocked => f.write_str("blocked in the kernel"),
+            Life::Stopped => f.write_str("stopped"),
+            Life::Alive => f.write_str("alive"),
+        }
+    }
+}
+
+/// The usual name of a signal, in brackets (numbers of x86 and ARM, signal(7)).
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        24 => " (SIGXCPU)",
+        _ => "",
+    }
 }
 
 /// State of a process at a time.

@@ -3,6 +3,8 @@
 //! Headers and digests tell most of it; calls are decoded only for what they alone know, one block at a time, and only
 //! where there are not too many.
 
+mod comms;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -10,7 +12,7 @@ use rustc_hash::FxHashSet;
 
 use crate::block::BlockKind;
 use crate::call::{Call, SiteRef};
-use crate::comm::{CommDef, CommIdentity};
+use crate::comm::CommIdentity;
 use crate::error::Problem;
 use crate::evidence::{ClockSnapshot, GapCause, Life};
 use crate::job::JobDir;
@@ -44,8 +46,12 @@ pub struct ProcessCount {
     pub rank: Option<u32>,
     /// Segments.
     pub segments: u64,
+    /// The run of the job that it belongs to, from 1: a directory may hold several, one after the other.
+    pub run: u32,
     /// Bytes of its files.
     pub bytes: u64,
+    /// Of these, bytes of its live tail: room that was made beforehand, however much of it is used.
+    pub tail_bytes: u64,
     /// Calls in blocks, those without payload included.
     pub calls: u64,
     /// Of these, calls whose payload was dropped.
@@ -62,7 +68,7 @@ pub struct ProcessCount {
     pub closed: bool,
 }
 
-/// One communicator, over all processes that have a definition of it.
+/// One communicator, over all processes of a run that have a definition of it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommCount {
     /// Name.
@@ -73,7 +79,9 @@ pub struct CommCount {
     pub library: String,
     /// Members it has, if known.
     pub size: Option<u32>,
-    /// Processes with collectives on it.
+    /// The run, as [`ProcessCount::run`].
+    pub run: u32,
+    /// Ranks with collectives on it (processes, where the rank is not known).
     pub members: u64,
     /// Least and most collectives that one of them entered, by its digests.
     pub collectives: (u64, u64),
@@ -141,21 +149,15 @@ impl Inventory {
             ..Inventory::default()
         };
         let shared = SharedMembers::default();
-        let mut comms: BTreeMap<(CommIdentity, String, ProcessKey), CommCount> = BTreeMap::new();
+        let mut seen = Vec::with_capacity(job.streams().len());
         for stream in job.streams() {
             let outline = StreamOutline::read(stream, &shared);
-            inventory.process(stream, &outline, &mut comms);
+            seen.push(inventory.process(stream, &outline));
             inventory.problems.extend(outline.problems);
         }
-        inventory.comms = comms.into_values().collect();
-        inventory.comms.sort_by(|one, other| {
-            (other.size, other.collectives.1, &one.name, one.identity.0).cmp(&(
-                one.size,
-                one.collectives.1,
-                &other.name,
-                other.identity.0,
-            ))
-        });
+        let runs = comms::runs(&seen);
+        inventory.processes.iter_mut().zip(&runs).for_each(|(process, &run)| process.run = run);
+        inventory.comms = comms::count(seen, &runs);
         if inventory.calls() <= decode_up_to {
             let mut counted = CallCount::default();
             job.streams().iter().for_each(|stream| count_calls(stream, &mut counted));
@@ -179,6 +181,16 @@ impl Inventory {
         self.processes.iter().map(|process| process.bytes).sum()
     }
 
+    /// Of these, bytes of live tails.
+    pub fn tail_bytes(&self) -> u64 {
+        self.processes.iter().map(|process| process.tail_bytes).sum()
+    }
+
+    /// Runs of the job that the trace holds, one after the other.
+    pub fn runs(&self) -> u32 {
+        self.processes.iter().map(|process| process.run).max().unwrap_or(0)
+    }
+
     /// Gaps of all processes by cause.
     pub fn gaps(&self) -> BTreeMap<GapCause, GapCount> {
         let mut sum: BTreeMap<GapCause, GapCount> = BTreeMap::new();
@@ -191,12 +203,8 @@ impl Inventory {
         sum
     }
 
-    fn process(
-        &mut self,
-        stream: &StreamFiles,
-        outline: &StreamOutline,
-        comms: &mut BTreeMap<(CommIdentity, String, ProcessKey), CommCount>,
-    ) {
+    /// Adds a stream; gives what it says of communicators.
+    fn process(&mut self, stream: &StreamFiles, outline: &StreamOutline) -> comms::Seen {
         let trace = &outline.trace;
         self.ranks = trace.ranks.iter().map(|def| def.rank).chain(self.ranks.iter()).collect();
         self.world = self.world.max(trace.ranks.iter().filter_map(|def| def.world).max());
@@ -212,13 +220,16 @@ impl Inventory {
             let blocks = blocks.filter(|block| !expired || block.header().is_expired());
             blocks.map(|block| u64::from(block.header().count)).sum()
         };
-        let files = stream.segments.iter().chain(&stream.tail);
+        let sealed: u64 = stream.segments.iter().map(|path| length(path)).sum();
+        let tail_bytes = stream.tail.as_deref().map_or(0, length);
         let tail = stream.tail.as_deref().and_then(|path| Tail::open(path).ok()?.state().ok());
         self.processes.push(ProcessCount {
             key: stream.key.clone(),
             rank: trace.ranks.last().map(|def| def.rank),
             segments: stream.segments.len() as u64,
-            bytes: files.map(|path| length(path)).sum(),
+            run: 1,
+            bytes: sealed.saturating_add(tail_bytes),
+            tail_bytes,
             calls: held(false),
             expired: held(true),
             tail_rows: tail.map(|state| state.committed - state.sealed),
@@ -239,12 +250,7 @@ impl Inventory {
             let (from, to) = self.span.unwrap_or((u64::MAX, 0));
             self.span = Some((from.min(of(outline.times.0)), to.max(of(outline.times.1))));
         }
-        for def in &trace.comms {
-            let last = outline.chains.get(&def.id).and_then(|points| points.iter().map(|point| point.upto).max());
-            if let Some(collectives) = last.filter(|&collectives| collectives > 0) {
-                count_comm(comms, &stream.key, def, collectives);
-            }
-        }
+        comms::Seen::of(outline, |time| clock.map_or(time, |clock| realtime(clock, time)))
     }
 }
 
@@ -255,29 +261,6 @@ fn realtime(clock: ClockSnapshot, time: u64) -> u64 {
 
 fn length(path: &Path) -> u64 {
     std::fs::symlink_metadata(path).map_or(0, |found| found.len())
-}
-
-fn count_comm(
-    comms: &mut BTreeMap<(CommIdentity, String, ProcessKey), CommCount>,
-    process: &ProcessKey,
-    def: &CommDef,
-    collectives: u64,
-) {
-    // Without an identity nobody knows whether two processes mean the same.
-    let own = if def.identity.is_known() { ProcessKey::default() } else { process.clone() };
-    let name = if def.identity.is_known() { String::new() } else { def.id.0.to_string() };
-    let count = comms.entry((def.identity, name, own)).or_insert_with(|| CommCount {
-        identity: def.identity,
-        library: def.library.clone(),
-        collectives: (u64::MAX, 0),
-        ..CommCount::default()
-    });
-    if count.name.is_empty() {
-        count.name.clone_from(&def.name);
-    }
-    count.size = count.size.or(def.size);
-    count.members += 1;
-    count.collectives = (count.collectives.0.min(collectives), count.collectives.1.max(collectives));
 }
 
 /// Decodes a stream's calls block by block.

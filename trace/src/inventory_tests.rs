@@ -82,6 +82,10 @@ fn everything_is_counted() {
     let [one, two] = inventory.processes.as_slice() else { panic!("{:?}", inventory.processes) };
     assert_eq!((one.calls, one.expired, one.segments, one.closed, one.tail_rows), (50, 50, 2, true, None));
     assert_eq!((two.calls, two.expired, two.segments, two.closed), (40, 0, 1, false));
+    assert_eq!((one.run, two.run, inventory.runs()), (1, 1, 1));
+    // A tail has its room from the start: it says nothing of the calls.
+    assert!(one.tail_bytes == 0 && two.tail_bytes > 100_000, "{} and {}", one.tail_bytes, two.tail_bytes);
+    assert_eq!(inventory.tail_bytes(), two.tail_bytes);
     assert!(two.tail_rows.is_some_and(|rows| rows >= 10), "{two:?}");
     assert_eq!(one.life, Some(Life::Exited(0)));
     let gaps: Vec<(GapCause, GapCount)> = inventory.gaps().into_iter().collect();
@@ -113,4 +117,41 @@ fn many_calls_are_not_decoded() {
     let inventory = Inventory::take(&job, 89);
     assert_eq!(inventory.decoded, None);
     assert_eq!(inventory.calls(), 90);
+}
+
+#[test]
+fn runs_of_one_directory_are_counted_apart() {
+    let dir = tempfile::tempdir().expect("directory");
+    // Twice the same two ranks on the same communicator, the second time an hour later and with more calls.
+    for (run, calls) in [(0_u64, 5_u64), (1, 7)] {
+        for rank in 0..2_u32 {
+            let key = ProcessKey { host: "n".to_owned(), pid: rank + 10 * run as u32, start_time: run };
+            let clock = ClockSnapshot { monotonic: 0, boottime: 0, realtime: 1_000 };
+            let options = WriterOptions::default();
+            let mut writer = StreamWriter::create(dir.path(), &key, clock, &options).expect("create");
+            let mut put = |record| writer.write(record).expect("write");
+            put(Record::Rank(RankDef { rank, world: Some(2), ..RankDef::default() }));
+            let identity = CommIdentity(7);
+            put(Record::Comm(CommDef { id: CommRef(1), identity, size: Some(2), ..CommDef::default() }));
+            for seq in 0..calls {
+                let enter = run * 3_600_000_000_000 + seq * 10;
+                put(Record::Call(Call {
+                    op: Op::Barrier,
+                    comm: CommRef(1),
+                    seq: Some(seq),
+                    enter,
+                    thread: 1,
+                    thread_seq: seq,
+                    ..Call::default()
+                }));
+            }
+            writer.close().expect("close");
+        }
+    }
+    let inventory = Inventory::take(&JobDir::open(dir.path()).expect("a trace"), 1000);
+    assert_eq!(inventory.runs(), 2);
+    let comms: Vec<_> =
+        inventory.comms.iter().map(|comm| (comm.run, comm.members, comm.size, comm.collectives)).collect();
+    assert_eq!(comms, [(2, 2, Some(2), (7, 7)), (1, 2, Some(2), (5, 5))]);
+    assert_eq!(inventory.processes.iter().map(|process| process.run).collect::<Vec<_>>(), [1, 1, 2, 2]);
 }

@@ -298,7 +298,7 @@ impl Reading {
             let bounded = self.sure.drain(..).map(|gap| Gap { before: header.first_time, ..gap });
             self.outline.trace.gaps.extend(bounded);
         }
-        self.accounted += u64::from(header.count);
+        self.accounted = self.accounted.saturating_add(u64::from(header.count));
         self.outline.calls += u64::from(header.count);
         self.last = self.last.max(header.last_time);
         let times = &mut self.outline.times;
@@ -332,7 +332,7 @@ impl Reading {
     /// Calls that were dropped: those of blocks one after another are one gap.
     fn expired(&mut self, calls: u64) {
         match self.sure.last_mut().filter(|gap| gap.cause == GapCause::Expired) {
-            Some(gap) => gap.events = gap.events.map(|events| events + calls),
+            Some(gap) => gap.events = gap.events.map(|events| events.saturating_add(calls)),
             None => self.sure.push(Gap {
                 cause: GapCause::Expired,
                 events: Some(calls),
@@ -441,8 +441,19 @@ impl StreamOutline {
     /// Whether calls stand behind the last frontier, or there is none.
     pub fn is_open_ended(&self) -> bool {
         let last = self.blocks.iter().rev().find(|block| block.holds_calls());
-        let end = last.map_or(0, |block| block.header().calls_before + u64::from(block.header().count));
+        let end = last.map_or(0, |block| block.header().calls_before.saturating_add(u64::from(block.header().count)));
         self.calls > 0 && self.frontier_at.is_none_or(|at| at < end)
+    }
+
+    /// Whether calls were dropped by retention: of those, only digests are left.
+    pub fn has_dropped_calls(&self) -> bool {
+        self.blocks.iter().any(|block| block.holds_calls() && block.header().is_expired())
+    }
+
+    /// Calls that decoding all of it would give, those in the live tail included.
+    pub fn decodable_calls(&self) -> u64 {
+        let blocks = self.blocks.iter().filter(|block| block.holds_calls() && !block.header().is_expired());
+        blocks.map(|block| u64::from(block.header().count)).fold(self.tail.len() as u64, u64::saturating_add)
     }
 
     /// Whether a file could not be read to its end.

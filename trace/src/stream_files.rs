@@ -199,7 +199,7 @@ impl Assembly {
                 let open = self.open.drain(..).chain(self.sure.drain(..));
                 trace.gaps.extend(open.map(|gap| Gap { before: call.enter, ..gap }));
                 self.last_enter = self.last_enter.max(call.enter);
-                self.accounted += 1;
+                self.accounted = self.accounted.saturating_add(1);
                 trace.calls.push(call);
             }
             Record::Return(entry) => {
@@ -251,9 +251,9 @@ impl Assembly {
             return;
         }
         let calls = u64::from(header.count);
-        self.accounted += calls;
+        self.accounted = self.accounted.saturating_add(calls);
         match self.sure.last_mut().filter(|gap| gap.cause == GapCause::Expired) {
-            Some(gap) => gap.events = gap.events.map(|events| events + calls),
+            Some(gap) => gap.events = gap.events.map(|events| events.saturating_add(calls)),
             None => self.sure.push(Gap {
                 cause: GapCause::Expired,
                 events: Some(calls),
@@ -294,7 +294,7 @@ impl Assembly {
             });
         }
         self.last_enter = latest;
-        self.accounted += u64::from(count);
+        self.accounted = self.accounted.saturating_add(u64::from(count));
     }
 
     fn take(&mut self, decoded: Decoded, count: u32) {
@@ -386,3 +386,7 @@ pub(crate) fn unreadable(path: &std::path::Path, error: &ReadError) -> Problem {
         advice: "The rest of the trace is read without it".to_owned(),
     }
 }
+
+#[cfg(test)]
+#[path = "stream_files_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 //! The stream's file is created at the first record worth keeping, so that launchers and shells leave none.
 
 use std::path::Path;
-use std::sync::{Arc, Once};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rankdiff_trace::writer::{StreamWriter, Summary, WriterOptions};
@@ -22,9 +22,6 @@ use crate::procfs;
 use crate::thread::Thread;
 use crate::{calls::Calls, communicators::Communicators};
 
-/// Streams without a live tail are said once: all of a recording have the same reason.
-static NO_TAIL: Once = Once::new();
-
 /// How streams are written.
 #[derive(Debug, Clone)]
 pub struct StreamOptions {
@@ -36,6 +33,8 @@ pub struct StreamOptions {
     pub writer: WriterOptions,
     /// Name space of world communicators: equal on all processes of the job.
     pub job: String,
+    /// Why a stream has no live tail, in words; the first one's, since all of a recording have the same reason.
+    pub no_tail: Arc<OnceLock<String>>,
 }
 
 /// Where a stream stands.
@@ -190,9 +189,7 @@ impl Process {
         match StreamWriter::create_in(&options.dir, &self.key, clock, &options.writer) {
             Ok(writer) => {
                 if let Some(problem) = writer.tail_problem() {
-                    NO_TAIL.call_once(|| {
-                        tracing::warn!("{problem}. If this recorder is killed, what it saw in its last second is lost");
-                    });
+                    options.no_tail.get_or_init(|| problem.to_string());
                 }
                 self.stream = Stream::Open(Box::new(writer));
             }

@@ -135,6 +135,8 @@ pub trait Watcher {
     fn stalled(&mut self, since: Duration);
     /// All files together take as much as they may: calls are not recorded from here on.
     fn full(&mut self, _limit: u64) {}
+    /// Streams have no live tail, for this reason: if the recorder is killed, what it saw last is lost.
+    fn without_tail(&mut self, _problem: &str) {}
 }
 
 /// Records a job from its start to its end.
@@ -165,7 +167,8 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     };
     place::check(&options.dir, &info, options.storage)?;
     let writer = place::writer(&job, options.storage);
-    let streams = StreamOptions { dir: Arc::clone(&dir), host, writer, job };
+    let streams = StreamOptions { dir: Arc::clone(&dir), host, writer, job, no_tail: Arc::default() };
+    let no_tail = Arc::clone(&streams.no_tail);
     let load = options.load.clone();
     let mut session = Session::start(SessionOptions { streams, load, plan: options.plan.clone() })?;
     let environment: Vec<(OsString, OsString)> =
@@ -184,6 +187,9 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     let _ = rustix::process::setpriority_process(None, READER_PRIORITY);
     let mut quiet = None;
     let (status, ended) = follow(&mut session, child, options, watcher, &mut quiet).await?;
+    if let Some(problem) = no_tail.get() {
+        watcher.without_tail(problem);
+    }
     let totals = session.finish();
     let dropped = keeper.map(Keeper::finish).unwrap_or_default();
     info.end_realtime = Some(clock::snapshot().realtime);
@@ -191,7 +197,10 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
         // Whoever reads the trace must know that the job was not given more time than this.
         info.stall_after_ms = u64::try_from((quiet * 4 / 5).as_millis()).ok();
     }
-    file.replace(&info)?;
+    // A disk that is full is the recorder's affair: the job's own end is what counts.
+    if let Err(error) = file.replace(&info) {
+        tracing::error!("{error}; the trace does not say when the recording ended");
+    }
     let (full, not_given) = (dir.is_full(), !dir.is_given());
     Ok(Recorded { status, ended, attached, totals, dropped, full, not_given })
 }

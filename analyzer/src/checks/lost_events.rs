@@ -14,13 +14,14 @@ const META: Meta = Meta {
     summary: "calls were made that are not in the record",
     doc: "\
 ## What
-The record has gaps: events lost in a full buffer, a recorder attached late, a torn file.
+The record has gaps: calls lost in a full buffer, a recorder attached late, a torn file, a full disk, calls that `--keep`
+dropped.
 
 ## Why
 A call that was not seen is not a missing call. Gaps limit what can be said, and the report says how far.
 
 ## Example
-    rank 3: 57 events lost in a full ring buffer after its call 119
+    rank 3: 57 calls lost in a full ring buffer, after call 119 of the rank
 
 ## How to fix
 Record from the start of the job, with larger buffers, on a disk with room.

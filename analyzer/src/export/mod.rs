@@ -168,6 +168,11 @@ impl Surveyed {
         self.survey.processes.get(at).map_or(&[], |process| &process.ranks)
     }
 
+    /// Calls of one process that can be read: what is in memory at once while it is exported.
+    pub fn calls_of(&self, at: usize) -> u64 {
+        self.survey.processes.get(at).map_or(0, |process| process.calls)
+    }
+
     /// Calls of the job, as far as they are in blocks.
     pub fn calls(&self) -> u64 {
         self.survey.processes.iter().map(|process| process.calls).sum()

@@ -33,6 +33,7 @@ pub(super) struct Process {
     pub(super) session: u64,
     /// Global ranks it plays, of its latest attempt.
     pub(super) ranks: Vec<u32>,
+    /// Calls that can be read; those whose payload was dropped are not counted.
     pub(super) calls: u64,
 }
 
@@ -91,7 +92,7 @@ impl Survey {
                 key: files.key.clone(),
                 session: files.session,
                 ranks: ranks.into_iter().collect(),
-                calls: outline.calls,
+                calls: outline.decodable_calls(),
             });
             for def in trace.comms.iter().filter(|def| def.identity.is_known()) {
                 survey.comms.entry(def.identity).or_insert_with(|| Comm { def: def.clone() }).refine(def);

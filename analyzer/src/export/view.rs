@@ -1,7 +1,7 @@
 //! One process's numbers as words: communicators, types, call sites, labels, steps, ranks.
 
 use rankdiff_trace::{
-    Call, CallFlags, CommDef, CommIdentity, CommRef, DType, Frame, Life, Op, ProcessTrace, RedOp, Semantics, SiteRef,
+    Call, CallFlags, CommDef, CommIdentity, CommRef, DType, Frame, Op, ProcessTrace, RedOp, Semantics, SiteRef,
     StepMark,
 };
 use rustc_hash::FxHashMap;
@@ -156,31 +156,6 @@ pub(super) fn flags(call: &Call) -> Option<String> {
 
 pub(super) fn redop(call: &Call) -> Option<String> {
     (call.redop != RedOp::None).then(|| call.redop.to_string())
-}
-
-/// A state in words, as 'exited with code 0'.
-pub(super) fn life(life: &Life) -> String {
-    use rankdiff_trace::EndedBy;
-    match life {
-        Life::Exited(code) => format!("exited with code {code}"),
-        Life::Signaled { signal, by } => {
-            let by = match by {
-                EndedBy::Unknown => String::new(),
-                EndedBy::OomKiller => " by the OOM killer".to_owned(),
-                EndedBy::Watchdog => " by a watchdog of the job".to_owned(),
-                EndedBy::Launcher => " by the launcher".to_owned(),
-                EndedBy::User => " by a user".to_owned(),
-                EndedBy::Itself => " by itself".to_owned(),
-                EndedBy::Process(pid, name) => format!(" by process {pid} ({name})"),
-            };
-            format!("ended by signal {signal}{by}")
-        }
-        Life::Waiting => "waiting in a call".to_owned(),
-        Life::Running => "running".to_owned(),
-        Life::Blocked => "blocked in the kernel".to_owned(),
-        Life::Stopped => "stopped".to_owned(),
-        Life::Alive => "alive".to_owned(),
-    }
 }
 
 /// A call in a few words, as reports have it: 'ALL_REDUCE 4096 f32 sum'.

@@ -90,7 +90,9 @@ pub trait Input {
 #[non_exhaustive]
 pub enum ImportError {
     /// It is in no format that is known here.
-    #[error("{path} is in no format that can be imported ({known}); a trace directory or *.rdt file is read as it is")]
+    #[error(
+        "{path} is in no format that can be imported ({known}); a trace directory, a *.rdt file and a pack (*.rdpack) are read as they are, by `analyze`, `show` and `export`"
+    )]
     Foreign {
         /// The file.
         path: PathBuf,

@@ -68,7 +68,11 @@ pub(super) fn traces(
 ) -> (Vec<ProcessTrace>, Facts) {
     let mut facts = Facts { open: plan.open.clone(), unproven: plan.unproven, ..Facts::default() };
     let of_calls = |outline: &StreamOutline| outline.blocks.iter().filter(|block| block.holds_calls()).count() as u64;
-    facts.blocks = (plan.wanted.iter().map(|wanted| wanted.len() as u64).sum(), outlines.iter().map(of_calls).sum());
+    // Those that were dropped are not there to be decoded.
+    let readable = |outline: &StreamOutline| {
+        outline.blocks.iter().filter(|block| block.holds_calls() && !block.header().is_expired()).count() as u64
+    };
+    facts.blocks = (plan.wanted.iter().map(|wanted| wanted.len() as u64).sum(), outlines.iter().map(readable).sum());
     let mut classes: FxHashMap<(usize, CommRef), u32> = FxHashMap::default();
     for group in groups {
         for (number, class) in group.classes.list.iter().enumerate().filter(|(_, class)| class.whole) {

@@ -90,7 +90,10 @@ impl Plan {
             for (wanted, outline) in plan.wanted.iter_mut().zip(outlines) {
                 wanted.extend(all_blocks(outline));
             }
-            return plan;
+            if !outlines.iter().any(StreamOutline::has_dropped_calls) {
+                return plan;
+            }
+            // What digests say of calls that are gone is said below; blocks that are wanted already cost nothing.
         }
         let mut wishes: Vec<Wish> = Vec::new();
         for group in groups {
@@ -107,7 +110,7 @@ impl Plan {
             let granted = plan.grant(&wish.all, outlines) || plan.grant(&wish.few, outlines);
             if !granted || wish.dropped {
                 let (mut text, positions) = wish.otherwise;
-                if wish.dropped {
+                if wish.dropped && !text.is_empty() {
                     text.push_str(": those of some members were dropped (--keep)");
                 }
                 if !text.is_empty() && !plan.open.contains(&text) {
@@ -371,7 +374,7 @@ fn open_end(at: usize, outlines: &[StreamOutline]) -> Option<Wish> {
         outline
             .blocks
             .get(**block)
-            .is_some_and(|block| block.header().calls_before + u64::from(block.header().count) > known)
+            .is_some_and(|block| block.header().calls_before.saturating_add(u64::from(block.header().count)) > known)
     };
     let blocks: Vec<usize> = all_blocks(outline).collect();
     let last: Vec<usize> = blocks.iter().filter(behind).rev().take(2).copied().collect();

@@ -226,6 +226,13 @@ impl Layout<'_> {
     /// What was not seen; the limits of the answer.
     fn unseen(&self, coverage: &Coverage) -> Vec<Item> {
         let mut items = Vec::new();
+        if coverage.attempts > 1 {
+            let text = format!(
+                "{} runs in it; this is the latest, and of the earlier ones only what was found is told",
+                text::grouped(coverage.attempts as u64)
+            );
+            items.push(self.labelled("runs", &text));
+        }
         items.extend(coverage.decoding.as_ref().map(|decoding| self.labelled("decoded", &decoding.text)));
         if let Some(join) = &coverage.clocks {
             // How far clocks agree is no flaw; that nothing proves it is one.

@@ -173,6 +173,7 @@ struct Coverage<'a> {
     calls: u64,
     compared: f64,
     clocks: Option<Clocks<'a>>,
+    attempts: usize,
     decoding: Option<DecodingJson<'a>>,
     problems: &'a [String],
 }
@@ -214,6 +215,7 @@ impl<'a> Document<'a> {
                 // JSON has no word for 'not a number'; a share that could not be had is none.
                 compared: if coverage.compared.is_finite() { coverage.compared.clamp(0.0, 1.0) } else { 0.0 },
                 clocks: coverage.clocks.as_ref().map(Clocks::new),
+                attempts: coverage.attempts,
                 decoding: coverage.decoding.as_ref().map(|decoding| DecodingJson {
                     blocks: decoding.blocks,
                     of: decoding.of,

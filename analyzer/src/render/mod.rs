@@ -24,6 +24,7 @@ use std::io::{self, Write};
 
 use crate::finding::Report;
 
+pub use crate::words::grouped;
 pub use exit::ExitPolicy;
 pub use json::SCHEMA_VERSION;
 pub use text::escape;

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 use rankdiff_trace::RankSet;
 
+pub(super) use crate::words::{counted, grouped};
+
 /// What a terminal obeys or hides instead of printing it: control characters (escape sequences begin with one), text
 /// direction overrides, invisible and line-separating characters.
 pub(super) fn is_unsafe(c: char) -> bool {
@@ -117,24 +119,6 @@ pub(super) fn duration(ms: u64) -> String {
         60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
-}
-
-/// 'n things', with the plural where it belongs and digits in groups of three.
-pub(super) fn counted(n: u64, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
-/// A number with a comma after every third digit.
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A wait cycle as arrows, back to where it began; of a long one the first and the last ranks.

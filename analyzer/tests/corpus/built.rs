@@ -259,6 +259,7 @@ fn an_earlier_attempt_that_failed_is_told_behind_the_latest() {
     let report = report(first.into_iter().chain(second).collect());
     assert_eq!(report.class, Class::RankFailed);
     assert!(report.summary.contains("attempt 0"), "{}", report.summary);
+    assert_eq!((report.coverage.attempts, report.coverage.calls), (2, 6), "the coverage is of the latest");
     assert_eq!(report.findings[0].severity, Severity::Error);
 }
 

@@ -27,7 +27,7 @@ fn lost_and_late_calls_are_no_difference() {
     let lost = vec![Lost { rank: 5, first: 300, calls: 40 }, Lost { rank: 9, first: 2000, calls: 1 }];
     let found = report(GridSpec { lost, ..spec() }, &files());
     assert_eq!(found.class, Class::Clean, "{}", found.summary);
-    assert!(found.coverage.gaps.iter().any(|gap| gap.text.contains("events lost")), "{:?}", found.coverage.gaps);
+    assert!(found.coverage.gaps.iter().any(|gap| gap.text.contains("calls lost")), "{:?}", found.coverage.gaps);
 }
 
 #[test]

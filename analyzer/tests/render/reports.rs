@@ -83,6 +83,7 @@ fn coverage(expected: u32, calls: u64) -> Coverage {
         ranks_seen: (0..expected).collect(),
         calls,
         compared: 1.0,
+        attempts: 1,
         ..Coverage::default()
     }
 }
@@ -368,20 +369,21 @@ fn clean() -> Report {
 }
 
 fn clean_with_gaps() -> Report {
-    let mut note = finding("Q001", "lost-events", Class::Clean, "57 events lost on rank 3");
+    let mut note = finding("Q001", "lost-events", Class::Clean, "57 calls lost on rank 3");
     note.severity = Severity::Note;
     let coverage = Coverage {
         ranks_seen: ranks("0-6"),
         missing: ranks("7"),
         truncated: ranks("1"),
         gaps: vec![
-            fact("lost", "3", "57 events lost after its call 120"),
+            fact("lost", "3", "57 calls lost in a full ring buffer, after call 120 of the rank"),
             fact("attach", "2", "recorded from 5.0 s on; positions before call 412 are not known"),
         ],
         problems: vec![
             "n1-4711-99.0003.rdt at 8192: block checksum is wrong, 4,096 calls skipped; copy the file again".into(),
         ],
         compared: 0.9431,
+        attempts: 2,
         clocks: Some(ClockJoin {
             clocks: 2,
             calls: 1_204,
@@ -418,7 +420,11 @@ fn ranks_4096() -> Report {
     d.evidence = (0..64)
         .map(|host| fact("host", &format!("{}-{}", host * 64, host * 64 + 63), "same code on all ranks of the host"))
         .collect();
-    let gaps = (0..512).map(|rank| fact("lost", &(rank * 8).to_string(), "12 events lost after its call 40")).collect();
+    let gaps = (0..512)
+        .map(|rank| {
+            fact("lost", &(rank * 8).to_string(), "12 calls lost in a full ring buffer, after call 40 of the rank")
+        })
+        .collect();
     let coverage = Coverage { gaps, compared: 0.99997, ..coverage(4096, 37_355_520) };
     report(vec![d], "call 9,120 on world differs on the odd ranks", coverage)
 }

@@ -12,6 +12,7 @@ use crate::args::Export;
 use crate::failure::{Failure, USAGE};
 use crate::load::newest;
 use crate::output::Output;
+use crate::room;
 use crate::staged::{StagedDir, StagedFile};
 use crate::unpacked::Inputs;
 
@@ -25,6 +26,12 @@ pub(crate) fn run(args: &Export, output: &Output) -> Result<u8, Failure> {
     let exporter = exporter(&args.to)?;
     let shape = shape(exporter, args)?;
     let paths = if args.paths.is_empty() { vec![newest(Path::new("."))?] } else { args.paths.clone() };
+    for path in &paths {
+        // Before anything is named after it.
+        if let Err(error) = path.metadata() {
+            return Err(Failure::message(USAGE, format_args!("cannot read {}: {error}", path.display())));
+        }
+    }
     let destination = match &args.output {
         Some(named) => named.clone(),
         None => default_name(&paths, exporter, shape)?,
@@ -102,6 +109,7 @@ fn write(
     if args.rank.is_some() && !(0..job.len()).any(&wanted) {
         return Err(Failure::message(USAGE, "no process of the trace plays one of these ranks"));
     }
+    room::check((0..job.len()).filter(|&at| wanted(at)).map(|at| job.calls_of(at)).max().unwrap_or(0))?;
     let mut teller = Teller { job, output, next: Instant::now() + PAUSE, told: false };
     let mut tell = |progress| teller.tell(progress);
     let failed = |error: ExportError| Failure::new(USAGE, error);
@@ -113,8 +121,9 @@ fn write(
         staged.keep()?;
         done
     } else {
-        let staged = StagedDir::create(to, args.force)?;
-        let done = job.export(exporter, Target::Directory(staged.path()), &wanted, &mut tell).map_err(failed)?;
+        let staged = StagedDir::create(to, args.force, true)?;
+        let done = job.export(exporter, Target::Directory(staged.path()), &wanted, &mut tell);
+        let done = done.map_err(|error| staged.failed(&error))?;
         staged.keep()?;
         done
     };

@@ -20,7 +20,7 @@ const HEAD: usize = 64 << 10;
 
 /// Runs the command.
 pub(crate) fn run(args: &Import, output: &Output) -> Result<u8, Failure> {
-    let staged = StagedDir::create(&args.output, false)?;
+    let staged = StagedDir::create(&args.output, false, false)?;
     let mut stored = Stored::default();
     for path in &args.files {
         let source: Box<dyn BufRead> = if path.as_os_str() == STDIN {
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Import, output: &Output) -> Result<u8, Failure> {
         let (source, importer) = sniffed(path, source)?;
         let importer = importer.ok_or_else(|| Failure::new(USAGE, foreign(path)))?;
         output.detail(format_args!("{}: {}", path.display(), importer.summary()));
-        read(importer, path, source, staged.path(), &mut stored)?;
+        read(importer, path, source, staged.path(), &mut stored).map_err(|error| staged.failed(&error))?;
     }
     if stored.processes == 0 {
         return Err(Failure::message(USAGE, "there is no process in what was given; nothing was imported"));
@@ -79,10 +79,9 @@ fn read(
     source: Box<dyn BufRead + '_>,
     dir: &Path,
     stored: &mut Stored,
-) -> Result<(), Failure> {
-    let failed = |error: ImportError| Failure::new(USAGE, error);
-    let mut input = importer.open(path, source).map_err(failed)?;
-    store(&mut *input, dir, stored).map_err(failed)
+) -> Result<(), ImportError> {
+    let mut input = importer.open(path, source)?;
+    store(&mut *input, dir, stored)
 }
 
 /// A file of another format as a trace directory of its own, with what was left out; `None` if it is in no format that can
@@ -95,7 +94,7 @@ pub(crate) fn as_trace(path: &Path) -> Result<Option<(TempDir, Vec<String>)>, Fa
     let Some(importer) = importer else { return Ok(None) };
     let place = tempfile::Builder::new().prefix("rankdiff-import-").tempdir()?;
     let mut stored = Stored::default();
-    read(importer, path, source, place.path(), &mut stored)?;
+    read(importer, path, source, place.path(), &mut stored).map_err(|error| Failure::new(USAGE, error))?;
     if stored.processes == 0 {
         return Err(Failure::message(USAGE, format_args!("{} holds no process", path.display())));
     }

@@ -1,13 +1,12 @@
 //! `rankdiff pack`: a trace as one file to send to somebody, and back.
 
 use std::ffi::OsStr;
-use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use rankdiff_analyzer::render::escape;
 use rankdiff_trace::TraceDir;
-use rankdiff_trace::pack::{Limits, PackOptions, pack, unpack};
+use rankdiff_trace::pack::{Limits, PackOptions, Packed, is_pack, pack, unpack};
 use rankdiff_tracer::caller::Caller;
 
 use crate::args::Pack;
@@ -18,6 +17,8 @@ use crate::units::bytes;
 
 /// Ending of the file's name.
 const ENDING: &str = "rdpack";
+/// Stands for stdout.
+const STDOUT: &str = "-";
 
 /// Runs the command.
 pub(crate) fn run(args: &Pack, output: &Output) -> Result<u8, Failure> {
@@ -32,13 +33,23 @@ pub(crate) fn run(args: &Pack, output: &Output) -> Result<u8, Failure> {
 
 /// Name for what is made of this, in the current directory.
 fn name_after(path: &Path) -> Result<PathBuf, Failure> {
-    let full = path.canonicalize()?;
+    let full = path
+        .canonicalize()
+        .map_err(|error| Failure::message(USAGE, format_args!("cannot read {}: {error}", path.display())))?;
     full.file_name().map(PathBuf::from).ok_or_else(|| {
         Failure::message(USAGE, format_args!("{} has no name to call it after: give one with -o", path.display()))
     })
 }
 
 fn pack_up(dir: &Path, args: &Pack, output: &Output) -> Result<u8, Failure> {
+    if is_pack(dir) {
+        let what = format!("{} is a pack already", dir.display());
+        let advice = if args.redact { "; unpack it to redact it (`rankdiff pack --unpack`)" } else { "" };
+        return Err(Failure::message(USAGE, format_args!("{what}{advice}")));
+    }
+    if args.output.as_ref().is_some_and(|file| file.as_os_str() == STDOUT) {
+        return to_stdout(dir, args, output);
+    }
     let file = match &args.output {
         Some(file) => file.clone(),
         None => {
@@ -54,30 +65,42 @@ fn pack_up(dir: &Path, args: &Pack, output: &Output) -> Result<u8, Failure> {
         let advice = if there { "; it is not written over: give another name with -o" } else { "" };
         Failure::message(USAGE, format_args!("cannot create {}: {error}{advice}", file.display()))
     })?;
-    let result = write(dir, args, &out);
+    let result = write(dir, args, BufWriter::new(&out));
     if result.is_err() {
         // A part of a pack is of no use to anybody; it was created here.
         let _ = place.remove(name);
     }
-    let packed = result?;
-    for problem in &packed.problems {
-        output.warn(escape(problem));
-    }
     let size = out.metadata()?.len();
-    output.say(format_args!(
-        "{}: {} of {} files in {}{}",
-        file.display(),
-        bytes(packed.bytes),
-        packed.files,
-        bytes(size),
-        if args.redact { "; hosts, paths, arguments and texts are replaced" } else { "" }
-    ));
+    say(&result?, &format!("{}: ", file.display()), &format!(" in {}", bytes(size)), args, output);
     Ok(0)
 }
 
-fn write(dir: &Path, args: &Pack, out: &File) -> Result<rankdiff_trace::pack::Packed, Failure> {
+/// Packs into a pipe or what the shell has opened.
+fn to_stdout(dir: &Path, args: &Pack, output: &Output) -> Result<u8, Failure> {
+    let out = std::io::stdout();
+    if out.is_terminal() {
+        return Err(Failure::message(USAGE, "a pack is nothing for a terminal: give a file with -o, or a pipe"));
+    }
+    let packed = write(dir, args, out.lock())?;
+    say(&packed, "", "", args, output);
+    Ok(0)
+}
+
+fn say(packed: &Packed, before: &str, size: &str, args: &Pack, output: &Output) {
+    for problem in &packed.problems {
+        output.warn(escape(problem));
+    }
+    output.say(format_args!(
+        "{before}{} of {} files{size}{}",
+        bytes(packed.bytes),
+        packed.files,
+        if args.redact { "; hosts, paths, arguments and texts are replaced" } else { "" }
+    ));
+}
+
+fn write(dir: &Path, args: &Pack, out: impl Write) -> Result<Packed, Failure> {
     let options = PackOptions { redact: args.redact };
-    pack(dir, options, BufWriter::new(out)).map_err(|error| Failure::new(USAGE, error))
+    pack(dir, options, out).map_err(|error| Failure::new(USAGE, error))
 }
 
 /// The directory that a file is created in, and its name there.
@@ -120,11 +143,18 @@ fn unpack_into(file: &Path, args: &Pack, output: &Output) -> Result<u8, Failure>
             format_args!("{} is not empty: unpack into a new directory, given with -o", dir.display()),
         ));
     }
+    let is_new = !dir.exists();
     let caller = Caller::from_environment();
     let into = TraceDir::create(&dir, caller.as_ref().map(Caller::owner))
         .map_err(|error| Failure::message(USAGE, format_args!("cannot make {}: {error}", dir.display())))?;
     let limits = args.max_size.map_or_else(Limits::default, |bytes| Limits { bytes, ratio: None });
-    let unpacked = unpack(file, &into, limits).map_err(|error| Failure::new(USAGE, error))?;
+    let unpacked = unpack(file, &into, limits).map_err(|error| {
+        if is_new {
+            // It was made here, and is empty again; if it cannot be removed it does no harm.
+            let _ = std::fs::remove_dir(&dir);
+        }
+        Failure::new(USAGE, error)
+    })?;
     output.say(format_args!(
         "{}: {} in {} files{}",
         dir.display(),

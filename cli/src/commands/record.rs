@@ -188,6 +188,10 @@ impl Watcher for Progress<'_> {
         ));
     }
 
+    fn without_tail(&mut self, problem: &str) {
+        self.output.warn(format_args!("{problem}; a recorder that is killed loses what it saw in its last second"));
+    }
+
     fn full(&mut self, limit: u64) {
         self.output.warn(format_args!(
             "the trace takes the {} that --max-disk allows: calls are not recorded from here on; the job goes on",

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 
 use rankdiff_analyzer::render::escape;
-use rankdiff_trace::{Call, CallFlags, CommRef, DType, Frame, ProcessTrace, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommIdentity, CommRef, DType, Frame, ProcessTrace, SiteRef};
 use serde_json::{Value, json};
 
 use crate::args::{Show, ShowFormat};
@@ -66,6 +66,11 @@ fn comm_name(trace: &ProcessTrace, comm: CommRef) -> String {
         Some(def) => format!("comm {}", def.id.0),
         None => "-".to_owned(),
     }
+}
+
+/// All digits of an identity, as exports have it; `None` if it is not known.
+pub(crate) fn identity(identity: CommIdentity) -> Option<String> {
+    identity.is_known().then(|| format!("{:032x}", identity.0))
 }
 
 fn dtype_name(trace: &ProcessTrace, dtype: DType) -> Option<String> {
@@ -152,7 +157,7 @@ fn object(trace: &ProcessTrace, call: &Call) -> Value {
         "thread_seq": call.thread_seq,
         "op": op_name(call),
         "comm": comm_name(trace, call.comm),
-        "comm_id": comm.map(|def| def.identity.to_string()),
+        "comm_id": comm.and_then(|def| identity(def.identity)),
         "comm_size": comm.and_then(|def| def.size),
         "library": comm.map(|def| def.library.clone()),
         "seq": call.seq,

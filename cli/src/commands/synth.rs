@@ -95,6 +95,8 @@ mod tests {
         let shape = ["--grid", "tp=2,dp=2", "--calls", "200", "-o", &out];
         let failure = synth(&[&shape[..], &["--plant", "op@200:rank=1"]].concat()).expect_err("no such call");
         assert_eq!(failure.code(), USAGE);
+        let failure = synth(&[&shape[..], &["--plant", "op@5:rank=77"]].concat()).expect_err("no such rank");
+        assert!(failure.error().to_string().starts_with("there is no rank 77"), "{}", failure.error());
         assert!(!dir.path().join("out").exists());
         assert_eq!(synth(&[&shape[..], &["--plant", "missing@150:rank=1"]].concat()).expect("made"), 0);
         let job = JobDir::open(&dir.path().join("out")).expect("a trace");

@@ -92,12 +92,17 @@ fn take_all(file: File, into: &TraceDir, limits: Limits, created: &mut Vec<Strin
     let mut entries = archive.entries().map_err(broken)?.raw(true);
     let first = entries.next().ok_or("it is empty")?.map_err(broken)?;
     let manifest = announced(first)?;
-    let allowed = |what: &str, number: u64, limit: u64| {
-        let more = "if you trust who made it, unpack it with `rankdiff pack --unpack FILE --max-size SIZE`";
-        (number <= limit).then_some(()).ok_or_else(|| format!("it holds {number} {what}, more than {limit}; {more}"))
-    };
-    allowed("files", manifest.files, limits::MAX_FILES as u64)?;
+    if manifest.files > limits::MAX_FILES as u64 {
+        return Err(format!("it announces {} files, more than the {} of any trace", manifest.files, limits::MAX_FILES));
+    }
     // Room for growth was announced as well, so what counts is what comes.
+    let too_much = || {
+        format!(
+            "it unpacks to more than the {most} bytes that are allowed (it announces at most {} bytes); if you trust \
+             who made it, unpack it with `rankdiff pack --unpack FILE --max-size SIZE`",
+            manifest.bytes
+        )
+    };
     let mut left = Left { files: manifest.files, bytes: manifest.bytes };
     let mut unpacked = Unpacked { redacted: manifest.redacted, ..Unpacked::default() };
     let mut last = None;
@@ -111,7 +116,9 @@ fn take_all(file: File, into: &TraceDir, limits: Limits, created: &mut Vec<Strin
         last = Some(place);
         let size = entry.header().entry_size().map_err(broken)?;
         left.take(size)?;
-        allowed("bytes", unpacked.bytes.saturating_add(size), most)?;
+        if unpacked.bytes.saturating_add(size) > most {
+            return Err(too_much());
+        }
         let mut out = into
             .create_file(&name)
             .map_err(|error| format!("`{name}` cannot be created in {}: {error}", into.path().display()))?;

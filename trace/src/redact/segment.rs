@@ -135,7 +135,7 @@ impl Copy<'_> {
         let header = *block.header();
         self.calls = header.calls_before;
         if header.kind == BlockKind::CALLS {
-            self.calls += u64::from(header.count);
+            self.calls = self.calls.saturating_add(u64::from(header.count));
         }
         match header.kind {
             BlockKind::COMMS

@@ -71,7 +71,7 @@ impl TailWriter {
         let length = tail_bytes(rows);
         let path = dir.path_of(&name);
         if length > dir.limit().saturating_sub(dir.used()) / ROOM_PART {
-            let what = "the limit given for the trace leaves no room for it";
+            let what = "--max-disk leaves no room for it";
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
         dir.claim(length)?;

@@ -9,7 +9,7 @@ use rankdiff_trace::{ProcessTrace, RankSet};
 
 use self::table::{Cell, Kind, Table};
 use super::survey::{Comm, Survey};
-use super::view::{View, identity, life};
+use super::view::{View, identity};
 use super::{Export, ExportError, Exporter, Shape, Surveyed, Target};
 
 /// The descriptor.
@@ -176,7 +176,7 @@ impl Tables<'_> {
                 Cell::Uint(view.process.session),
                 Cell::Uint(calls.get(&rank).copied().unwrap_or(0)),
                 Cell::Bool(trace.closed),
-                Cell::text(trace.states.last().map(|state| life(&state.life))),
+                Cell::text(trace.states.last().map(|state| state.life.to_string())),
             ])?;
         }
         Ok(())
@@ -218,7 +218,7 @@ impl Tables<'_> {
             ])
         };
         for state in &trace.states {
-            row(Some(state.at), "state", 0, "", &life(&state.life), None)?;
+            row(Some(state.at), "state", 0, "", &state.life.to_string(), None)?;
         }
         for line in &trace.logs {
             row((line.at > 0).then_some(line.at), "log", 0, "", &line.text, None)?;

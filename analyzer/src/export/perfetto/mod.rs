@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::lanes::Drawn;
 use self::proto::{Message, TRACE_PACKET, annotation, clock, event, interned, packet, track};
 use super::survey::Survey;
-use super::view::{Steps, View, elements, flags, identity, life, phrase};
+use super::view::{Steps, View, elements, flags, identity, phrase};
 use super::{Export, ExportError, Exporter, Shape, Surveyed, Target};
 
 /// The descriptor.
@@ -263,7 +263,7 @@ impl One<'_, '_, '_> {
         }
         for state in &trace.states {
             let track = self.track(rank, Lane::Events, "events")?;
-            self.instant(track, state.at, &life(&state.life), &[])?;
+            self.instant(track, state.at, &state.life.to_string(), &[])?;
         }
         for line in trace.logs.iter().filter(|line| line.at > 0) {
             let track = self.track(rank, Lane::Events, "events")?;

@@ -201,6 +201,14 @@ pub enum GridError {
     /// The shape is of no use.
     #[error("a grid job needs 2 to {MAX_RANKS} ranks with 1 to {MAX_CALLS} calls each, one rank or more on a node")]
     Shape,
+    /// There is no such rank.
+    #[error("there is no rank {rank} to plant a change on: the job has the ranks 0 to {}", .ranks.saturating_sub(1))]
+    Rank {
+        /// The rank.
+        rank: u32,
+        /// Ranks of the job.
+        ranks: u32,
+    },
     /// There is no such call, or it has nothing that could be changed so.
     #[error(
         "rank {} has no call {} that could be changed by '{}'{hint}; the job has {ranks} ranks x {calls} calls",
@@ -379,7 +387,10 @@ impl Grid {
     }
 
     fn plant(&self, plant: Plant) -> Result<Planted, GridError> {
-        let possible = plant.rank < self.world() && plant.call < self.spec.calls && {
+        if plant.rank >= self.world() {
+            return Err(GridError::Rank { rank: plant.rank, ranks: self.world() });
+        }
+        let possible = plant.call < self.spec.calls && {
             let turn = self.turn(plant.call);
             match plant.change {
                 Change::Op | Change::Missing | Change::Extra => true,

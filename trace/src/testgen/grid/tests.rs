@@ -304,7 +304,6 @@ fn what_cannot_be_made_is_refused() {
         Plant { change: Change::Count, rank: 0, call: barrier },
         Plant { change: Change::Dtype, rank: 0, call: barrier },
         Plant { change: Change::Split, rank: 0, call: 0 },
-        Plant { change: Change::Op, rank: 24, call: 0 },
         Plant { change: Change::Op, rank: 0, call: 700 },
         Plant { change: Change::Order, rank: 0, call: 699 },
     ];
@@ -318,6 +317,8 @@ fn what_cannot_be_made_is_refused() {
     };
     assert!(refused(plants[0]).contains("(a barrier carries nothing)"), "{}", refused(plants[0]));
     assert!(refused(plants[2]).contains("(the next with split vectors is 9)"), "{}", refused(plants[2]));
+    let nobody = refused(Plant { change: Change::Op, rank: 24, call: 0 });
+    assert!(nobody.contains("no rank 24") && nobody.contains("0 to 23"), "{nobody}");
     let big = grid(GridSpec { calls: 1_000_000, ..small() });
     assert!(matches!(big.traces(), Err(GridError::TooLarge { calls: 24_000_000, .. })));
 }
