@@ -114,6 +114,9 @@ fn absorb(held: &mut Raw, raw: &Raw) {
     }
 }
 
+/// How a summary begins that is neither a finding nor a clean bill.
+pub(crate) const CANNOT_TELL: &str = "cannot tell";
+
 /// The report of one attempt's findings.
 pub(crate) fn report(alignment: &Alignment<'_>, findings: Vec<Finding>, coverage: Coverage) -> Report {
     let first = findings.first().filter(|finding| finding.severity > Severity::Note);
@@ -127,6 +130,11 @@ pub(crate) fn report(alignment: &Alignment<'_>, findings: Vec<Finding>, coverage
             (finding.class, finding.confidence, summary)
         }
         None => {
+            // Unequal digests are no proof (handles may differ and mean the same), but no agreement either.
+            if let Some(text) = alignment.facts.and_then(|facts| facts.differs.as_ref()) {
+                let summary = format!("{CANNOT_TELL}: {text}");
+                return Report { class: Class::Clean, confidence: Confidence::Low, summary, findings, coverage };
+            }
             let unjoined = Unjoined::of(alignment);
             let confidence = clean_confidence(&coverage, &unjoined);
             (Class::Clean, confidence, clean_summary(alignment, &coverage, &unjoined))

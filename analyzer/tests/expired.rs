@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rankdiff_analyzer::finding::{Class, Severity};
+use rankdiff_analyzer::render::ExitPolicy;
 use rankdiff_analyzer::{Options, Report, analyze, analyze_outlines};
 use rankdiff_trace::testgen::grid::{Change, Grid, GridSpec, Plant};
 use rankdiff_trace::{
@@ -160,9 +161,13 @@ fn digests_that_differ_where_calls_were_dropped_are_told_of_a_small_job_as_well(
     };
     let report = by_digests(dir.path());
     assert!(differ(&report), "{:?}", report.coverage.gaps);
+    assert!(report.summary.starts_with("cannot tell"), "{}", report.summary);
+    assert_eq!(ExitPolicy { strict: true, ..ExitPolicy::default() }.code(&report), 3);
     // Where all agree, nothing is said of what was dropped.
     let healthy = tempfile::tempdir().expect("directory");
     write(healthy.path(), None, |_| length() / 2);
     let report = by_digests(healthy.path());
     assert!(!differ(&report), "{:?}", report.coverage.gaps);
+    assert_eq!(ExitPolicy::default().code(&report), 0);
+    assert!(report.summary.starts_with("no divergence"), "{}", report.summary);
 }

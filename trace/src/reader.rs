@@ -10,8 +10,10 @@ use crate::columns::decode_calls;
 use crate::digest::Digests;
 use crate::error::{Problem, ProblemKind, ReadError};
 use crate::header::{FIXED, FORMAT_MAJOR, FORMAT_MINOR, SegmentHeader};
+use crate::limits;
 use crate::payload::{Decoded, decode};
 use crate::regular::open_of_trace;
+use crate::sizes;
 use crate::wire::Malformed;
 
 /// Reads the blocks of one segment.
@@ -28,6 +30,8 @@ pub struct BlockReader<R> {
     length: u64,
     /// Values and kinds that were left out or read as a default, since a newer writer wrote them.
     newer: u64,
+    /// What the definitions and evidence that were decoded take, about.
+    held: usize,
     /// Calls of the recording before the next block, once a block has said so.
     calls: Option<u64>,
 }
@@ -111,7 +115,7 @@ impl<R: Read + Seek> BlockReader<R> {
         let header = SegmentHeader::decode(path, &begin)?;
         let at = header_length as u64;
         let calls = (header.ordinal == 1).then_some(0);
-        Ok(BlockReader { path: path.to_owned(), source, header, at, next: at, length, newer: 0, calls })
+        Ok(BlockReader { path: path.to_owned(), source, header, at, next: at, length, newer: 0, held: 0, calls })
     }
 
     /// The segment's header.
@@ -207,6 +211,15 @@ impl<R: Read + Seek> BlockReader<R> {
         match decode(block.header.kind, block.header.count as usize, &payload) {
             Ok((decoded, newer)) => {
                 self.newer += newer;
+                // A few bytes of a file may stand for the longest string a thousand times over.
+                self.held = self.held.saturating_add(sizes::held(&decoded));
+                if self.held > limits::MAX_HELD {
+                    let what = format!(
+                        "definitions and evidence of more than {} MiB, which no recorder writes to a segment",
+                        limits::MAX_HELD >> 20
+                    );
+                    return Err(self.damaged(block.offset, &what));
+                }
                 Ok(decoded)
             }
             Err(malformed) => Err(self.malformed(block, malformed)),

@@ -5,6 +5,7 @@ use crate::comm::CommDef;
 use crate::datatype::TypeDef;
 use crate::evidence::{Attribute, LogLine, ProcessState, ThreadState};
 use crate::limits;
+use crate::payload::Decoded;
 use crate::stream::Record;
 
 /// Bytes of the numbers of any record: fewer than 28 varints of at most ten bytes.
@@ -102,4 +103,32 @@ fn log(line: &LogLine) -> usize {
 
 pub(crate) fn attribute(attribute: &Attribute) -> usize {
     NUMBERS + string(&attribute.key) + string(&attribute.value)
+}
+
+/// A record of numbers in memory.
+const SMALL: usize = 64;
+
+/// What the records of a decoded block take in memory, about; calls and returns, of which the header tells, not counted.
+pub(crate) fn held(decoded: &Decoded) -> usize {
+    match decoded {
+        Decoded::Ranks(defs) => defs.len() * SMALL,
+        Decoded::Comms(defs) => defs.iter().map(comm).sum(),
+        Decoded::Types(defs) => defs.iter().map(derived).sum(),
+        Decoded::Sites(defs) => defs.iter().map(site).sum(),
+        Decoded::Labels(defs) => defs.iter().map(|(_, text)| label(text)).sum(),
+        Decoded::States(states) => states.iter().map(state).sum(),
+        Decoded::Threads(states) => states.iter().map(thread).sum(),
+        Decoded::Logs(lines) => lines.iter().map(log).sum(),
+        Decoded::Attributes(pairs) => pairs.iter().map(attribute).sum(),
+        Decoded::Clocks(clocks) => clocks.len() * SMALL,
+        Decoded::Gaps(gaps) => gaps.len() * SMALL,
+        Decoded::Steps(steps) => steps.len() * SMALL,
+        Decoded::Calls(_)
+        | Decoded::Returns(_)
+        | Decoded::Frontier(_)
+        | Decoded::TailRows(_)
+        | Decoded::End(_)
+        | Decoded::Expired
+        | Decoded::Unknown => 0,
+    }
 }

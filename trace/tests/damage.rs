@@ -302,3 +302,24 @@ fn a_missing_or_torn_segment_is_a_gap_of_known_size() {
         assert!(outcome.trace.closed, "{damage}");
     }
 }
+
+#[test]
+fn few_bytes_do_not_stand_for_gigabytes_of_definitions() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let mut writer =
+        StreamWriter::create(dir.path(), &key(), ClockSnapshot::default(), &WriterOptions::default()).expect("create");
+    let long = "x".repeat(60_000);
+    // Equal strings stand in a block once; read, each label has its own.
+    for id in 0..6_000 {
+        writer.write(Record::Label(id + 1, long.clone())).expect("write");
+    }
+    let path = writer.path().to_owned();
+    writer.close().expect("close");
+    let length = std::fs::metadata(&path).expect("metadata").len();
+    assert!(length < 1 << 20, "{length} bytes");
+    let outcome = StreamFiles { key: key(), session: 0, segments: vec![path], tail: None }.read();
+    let held: usize = outcome.trace.labels.iter().map(|label| label.1.len()).sum();
+    assert!(held <= 256 << 20, "{held} bytes are held");
+    let [problem] = outcome.problems.as_slice() else { panic!("{:?}", outcome.problems) };
+    assert!(problem.to_string().contains("more than 256 MiB"), "{problem}");
+}

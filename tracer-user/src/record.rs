@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rankdiff_trace::Dropped;
@@ -186,10 +186,7 @@ async fn run(options: &RecordOptions, watcher: &mut dyn Watcher) -> Result<Recor
     // this, keeps its own priority. Without the right to do so the recorder goes on as it is.
     let _ = rustix::process::setpriority_process(None, READER_PRIORITY);
     let mut quiet = None;
-    let (status, ended) = follow(&mut session, child, options, watcher, &mut quiet).await?;
-    if let Some(problem) = no_tail.get() {
-        watcher.without_tail(problem);
-    }
+    let (status, ended) = follow(&mut session, child, options, watcher, &mut quiet, &no_tail).await?;
     let totals = session.finish();
     let dropped = keeper.map(Keeper::finish).unwrap_or_default();
     info.end_realtime = Some(clock::snapshot().realtime);
@@ -266,6 +263,7 @@ async fn follow(
     options: &RecordOptions,
     watcher: &mut dyn Watcher,
     quiet: &mut Option<Duration>,
+    no_tail: &OnceLock<String>,
 ) -> Result<(Option<ExitStatus>, Option<Ended>), RecordError> {
     let system = |source| RecordError::System { doing: "cannot wait for the job", source };
     let mut signals = Signals::new().map_err(system)?;
@@ -274,6 +272,7 @@ async fn follow(
     let mut sealed = Instant::now();
     let mut stall_told = None;
     let mut told_full = false;
+    let mut told_tail = false;
     let mut observed = Instant::now();
     let status = loop {
         tokio::select! {
@@ -291,6 +290,11 @@ async fn follow(
         }
         pause = if session.drain() == 0 { (pause * 2).min(PAUSE.1) } else { PAUSE.0 };
         session.tick();
+        if let Some(problem) = no_tail.get()
+            && !std::mem::replace(&mut told_tail, true)
+        {
+            watcher.without_tail(problem);
+        }
         let news = session.take_news();
         if !news.files.is_empty() || !news.problems.is_empty() {
             watcher.news(&news);

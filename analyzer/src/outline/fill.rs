@@ -66,7 +66,8 @@ pub(super) fn traces(
     groups: &[Group],
     plan: &Plan,
 ) -> (Vec<ProcessTrace>, Facts) {
-    let mut facts = Facts { open: plan.open.clone(), unproven: plan.unproven, ..Facts::default() };
+    let mut facts =
+        Facts { open: plan.open.clone(), differs: plan.differs.clone(), unproven: plan.unproven, ..Facts::default() };
     let of_calls = |outline: &StreamOutline| outline.blocks.iter().filter(|block| block.holds_calls()).count() as u64;
     // Those that were dropped are not there to be decoded.
     let readable = |outline: &StreamOutline| {

@@ -35,6 +35,8 @@ pub(crate) struct Facts {
     pub(crate) blocks: (u64, u64),
     /// What could not be judged, in words.
     pub(crate) open: Vec<String>,
+    /// A difference that digests show and calls do not, since they are not there or too many: the first, in words.
+    pub(crate) differs: Option<String>,
     /// Positions of which nothing is proven.
     pub(crate) unproven: u64,
 }

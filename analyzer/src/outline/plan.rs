@@ -52,6 +52,8 @@ pub(super) struct Plan {
     left: u64,
     /// What could not be judged, in words.
     pub(super) open: Vec<String>,
+    /// The first of them that is a difference.
+    pub(super) differs: Option<String>,
     /// Positions of which nothing is proven.
     pub(super) unproven: u64,
 }
@@ -112,6 +114,9 @@ impl Plan {
                 let (mut text, positions) = wish.otherwise;
                 if wish.dropped && !text.is_empty() {
                     text.push_str(": those of some members were dropped (--keep)");
+                }
+                if wish.reason == Reason::Differ && plan.differs.is_none() {
+                    plan.differs = Some(text.clone());
                 }
                 if !text.is_empty() && !plan.open.contains(&text) {
                     plan.open.push(text);

@@ -12,6 +12,7 @@ use super::sides;
 use super::text;
 use super::{Render, RenderOptions};
 use crate::finding::{Class, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity};
+use crate::verdict::CANNOT_TELL;
 
 /// Lines of the smallest usual terminal, less one for the prompt.
 const SCREEN: usize = 23;
@@ -127,7 +128,10 @@ impl Layout<'_> {
 
     fn clean(&self, report: &Report) -> Item {
         let mut line = Line::default();
-        line.push(Tone::Good, "ok").push(Tone::Plain, ": ").push(Tone::Strong, &self.clip(&report.summary));
+        if !report.summary.starts_with(CANNOT_TELL) {
+            line.push(Tone::Good, "ok").push(Tone::Plain, ": ");
+        }
+        line.push(Tone::Strong, &self.clip(&report.summary));
         self.wrap(line, TALLEST)
     }
 
