@@ -170,11 +170,11 @@ pub(crate) struct Record {
     pub(crate) libraries: Vec<PathBuf>,
     /// Keep the calls of this much time (`30m`, `2h`), or as many of the latest as fit (`2GiB`); of older ones only the
     /// digests.
-    #[arg(long, value_name = "TIME|SIZE", value_parser = crate::units::keep)]
+    #[arg(long, value_name = "TIME|SIZE", value_parser = crate::units::keep, allow_negative_numbers = true)]
     pub(crate) keep: Option<Keep>,
     /// Never take more room than this on the disk (`10GiB`); once it is used up, the job goes on without being
     /// recorded.
-    #[arg(long, value_name = "SIZE", value_parser = crate::units::disk)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::disk, allow_negative_numbers = true)]
     pub(crate) max_disk: Option<u64>,
     /// Record into a directory that holds another run's trace, as a part of the same job (the nodes of one run need not
     /// say it).
@@ -345,7 +345,7 @@ pub(crate) struct Pack {
     #[arg(long, value_name = "FILE")]
     pub(crate) unpack: Option<PathBuf>,
     /// Unpack so much at most, however small the file is [default: 16GiB, and 100 times the file].
-    #[arg(long, value_name = "SIZE", value_parser = crate::units::size, requires = "unpack")]
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size, requires = "unpack", conflicts_with = "dir")]
     pub(crate) max_size: Option<u64>,
 }
 
@@ -400,11 +400,16 @@ pub(crate) struct Explain {
     pub(crate) code: Option<String>,
 }
 
+/// Longest time that can be said, in hours: a hundred years. What is computed with it stays within its nanoseconds.
+const LONGEST_H: f64 = 876_000.0;
+
 /// Parses `90`, `90s`, `1.5s`, `500ms`, `10m`, `2h`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
+    // The number first: without one, the rest is no unit.
+    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 30s or 10m".to_owned())?;
     let factor = match unit.trim() {
         "" | "s" => 1.0,
         "ms" => 0.001,
@@ -412,8 +417,12 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err(format!("unknown unit `{unit}`: use ms, s, m or h")),
     };
-    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 30s or 10m".to_owned())?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+    let seconds = number * factor;
+    if seconds <= LONGEST_H * 3600.0 {
+        Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    } else {
+        Err(format!("is too long: the most is {LONGEST_H}h"))
+    }
 }
 
 fn ring_mib(text: &str) -> Result<u32, String> {
@@ -424,12 +433,28 @@ fn ring_mib(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::{Cli, duration};
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, Parser as _};
     use std::time::Duration;
 
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_value_is_said() {
+        for (words, said) in [
+            (&["record", "--keep", "-1", "job"][..], "expected a time (30m, 2h) or a size (2GiB, 500MiB)"),
+            (&["record", "--keep", "99999999999999999999h", "job"], "is too long: the most is 876000h"),
+            (&["record", "--max-disk", "-5", "job"], "such as 2GiB"),
+            (&["record", "--max-disk", "abc", "job"], "such as 2GiB"),
+            (&["record", "--timeout", "abc", "job"], "such as 30s or 10m"),
+            (&["pack", "trace", "--max-size", "5"], "cannot be used with"),
+            (&["pack", "--max-size", "5"], "--unpack"),
+        ] {
+            let error = Cli::try_parse_from([&["rankdiff"], words].concat()).expect_err("wrong").to_string();
+            assert!(error.contains(said), "{words:?}: {error}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod demo;
+mod drafts;
 mod failure;
 mod load;
 mod output;
@@ -28,6 +29,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = Output::new(&cli);
     output.start_logging();
+    if makes_drafts(&cli.command) {
+        drafts::watch();
+    }
     let code = match run(cli.command, &output) {
         Ok(code) => code,
         Err(failure) => {
@@ -36,6 +40,11 @@ fn main() -> ExitCode {
         }
     };
     ExitCode::from(code)
+}
+
+/// The commands that make drafts or unpack something; `record` and `demo` answer signals themselves.
+fn makes_drafts(command: &Command) -> bool {
+    matches!(command, Command::Analyze(_) | Command::Show(_) | Command::Export(_) | Command::Import(_))
 }
 
 fn run(command: Command, output: &Output) -> Result<u8, Failure> {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{NamedTempFile, TempDir};
 
+use crate::drafts::Draft;
 use crate::failure::{Failure, USAGE};
 
 fn occupied(path: &Path) -> Failure {
@@ -37,7 +38,7 @@ pub(crate) enum StagedFile {
     /// Renamed when it is whole.
     Draft {
         /// What is written.
-        file: NamedTempFile,
+        file: Draft<NamedTempFile>,
         /// Its place.
         place: PathBuf,
         /// Whether what is there is replaced.
@@ -64,14 +65,15 @@ impl StagedFile {
             Ok(_) if !force => return Err(occupied(place)),
             _ => {}
         }
-        let file = NamedTempFile::new_in(parent(place)).map_err(|error| failed("create", place, &error))?;
+        let file =
+            Draft::make(|| NamedTempFile::new_in(parent(place))).map_err(|error| failed("create", place, &error))?;
         Ok(StagedFile::Draft { file, place: place.to_owned(), force })
     }
 
     /// Where its bytes go.
     pub(crate) fn writer(&mut self) -> Box<dyn Write + Send + '_> {
         match self {
-            StagedFile::Draft { file, .. } => Box::new(file.as_file_mut()),
+            StagedFile::Draft { file, .. } => Box::new(file.get_mut().as_file_mut()),
             StagedFile::Special(file) => Box::new(file),
         }
     }
@@ -79,7 +81,7 @@ impl StagedFile {
     /// Gives it its name.
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let StagedFile::Draft { file, place, force } = self else { return Ok(()) };
-        let kept = if force { file.persist(&place) } else { file.persist_noclobber(&place) };
+        let kept = file.keep(|file| if force { file.persist(&place) } else { file.persist_noclobber(&place) });
         kept.map(drop).map_err(|error| match error.error.kind() {
             io::ErrorKind::AlreadyExists => occupied(&place),
             _ => failed("create", &place, &error.error),
@@ -90,7 +92,7 @@ impl StagedFile {
 /// A directory.
 #[derive(Debug)]
 pub(crate) struct StagedDir {
-    draft: TempDir,
+    draft: Draft<TempDir>,
     place: PathBuf,
 }
 
@@ -112,7 +114,9 @@ impl StagedDir {
         fs::create_dir_all(above).map_err(|error| failed("make", above, &error))?;
         // What was recorded is its owner's alone.
         let own = fs::Permissions::from_mode(0o700);
-        let draft = tempfile::Builder::new().prefix(".rankdiff-").permissions(own).tempdir_in(above);
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(".rankdiff-").permissions(own);
+        let draft = Draft::make(|| builder.tempdir_in(above));
         Ok(StagedDir { draft: draft.map_err(|error| failed("make", place, &error))?, place: place.to_owned() })
     }
 
@@ -130,8 +134,12 @@ impl StagedDir {
     /// Gives it its name.
     pub(crate) fn keep(self) -> Result<(), Failure> {
         let StagedDir { draft, place } = self;
+        draft.keep(|draft| StagedDir::rename(draft, &place))
+    }
+
+    fn rename(draft: TempDir, place: &Path) -> Result<(), Failure> {
         if !place.exists() {
-            fs::rename(draft.path(), &place).map_err(|error| failed("create", &place, &error))?;
+            fs::rename(draft.path(), place).map_err(|error| failed("create", place, &error))?;
             // It is no draft any more.
             let _ = draft.keep();
             return Ok(());

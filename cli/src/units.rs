@@ -16,6 +16,8 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
+    // The number first: without one, the rest is no unit.
+    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 2GiB".to_owned())?;
     let unit = unit.trim();
     let base: f64 = if unit.len() == 2 && unit.to_ascii_uppercase().ends_with('B') { 1000.0 } else { 1024.0 };
     let power = match unit.to_ascii_uppercase().as_str() {
@@ -26,7 +28,6 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "T" | "TB" | "TIB" => 4,
         _ => return Err(format!("unknown unit `{unit}`: use KiB, MiB, GiB or TiB")),
     };
-    let number: f64 = number.parse().map_err(|_| "expected a number with a unit, such as 2GiB".to_owned())?;
     let bytes = number * base.powi(power);
     // 2^63 and more cannot be on any disk.
     if bytes < 9.2e18 { Ok(bytes as u64) } else { Err("is more than any disk holds".to_owned()) }

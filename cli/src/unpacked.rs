@@ -7,6 +7,7 @@ use rankdiff_trace::pack::{Limits, is_pack, unpack};
 use tempfile::TempDir;
 
 use crate::commands::import::as_trace;
+use crate::drafts::Draft;
 use crate::failure::{Failure, USAGE};
 
 /// Inputs that can be read as directories or files of traces.
@@ -14,7 +15,7 @@ use crate::failure::{Failure, USAGE};
 pub(crate) struct Inputs {
     paths: Vec<PathBuf>,
     /// Where packs are unpacked, and the packs.
-    unpacked: Vec<(TempDir, PathBuf)>,
+    unpacked: Vec<(Draft<TempDir>, PathBuf)>,
     /// What an importer left out, in words.
     remarks: Vec<String>,
 }
@@ -57,8 +58,8 @@ impl Inputs {
     }
 }
 
-fn unpack_pack(path: &Path) -> Result<TempDir, Failure> {
-    let place = tempfile::Builder::new().prefix("rankdiff-pack-").tempdir()?;
+fn unpack_pack(path: &Path) -> Result<Draft<TempDir>, Failure> {
+    let place = Draft::make(|| tempfile::Builder::new().prefix("rankdiff-pack-").tempdir())?;
     let into = TraceDir::open(place.path())?;
     unpack(path, &into, Limits::default()).map_err(|error| Failure::new(USAGE, error))?;
     Ok(place)

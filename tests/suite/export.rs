@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rankdiff_tests::process;
 use rankdiff_tests::recorder::{LIMIT, Place, Verdict, calls, rankdiff, run};
 use rankdiff_tests::{root, skipped, target_dir};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// A job of three ranks that says something of every kind: two communicators, split vectors, a derived type, a call that
@@ -128,7 +131,7 @@ fn parquet_tables_hold_what_show_says() {
     assert_eq!(found["orphans"], 0, "every call's communicator is in its table");
     let lost: u64 = found["gaps"].as_array().into_iter().flatten().filter_map(|gap| gap[2].as_u64()).sum();
     assert_eq!(lost, 5, "{}", found["gaps"]);
-    assert_eq!(found["ranks"][2][3], "ended by signal 9 by the OOM killer");
+    assert_eq!(found["ranks"][2][3], "killed by signal 9 (SIGKILL) by the kernel's OOM killer (out of memory)");
     let of_ranks: u64 = found["ranks"].as_array().into_iter().flatten().filter_map(|rank| rank[1].as_u64()).sum();
     assert_eq!(of_ranks, shown.len() as u64);
     let kinds: Vec<&str> = found["events"].as_array().into_iter().flatten().filter_map(|row| row[0].as_str()).collect();
@@ -178,7 +181,7 @@ fn perfetto_tracks_hold_what_show_says() {
     assert_eq!(found["flows"], json!(expected));
     let instants: Vec<&str> =
         found["instants"].as_array().into_iter().flatten().filter_map(|instant| instant[2].as_str()).collect();
-    for wanted in ["ended by signal 9 by the OOM killer", "log: gone", "step 3"] {
+    for wanted in ["killed by signal 9 (SIGKILL) by the kernel's OOM killer (out of memory)", "log: gone", "step 3"] {
         assert!(instants.contains(&wanted), "{wanted}: {instants:?}");
     }
     assert!(instants.iter().any(|name| name.starts_with("gap: ")), "{instants:?}");
@@ -268,4 +271,44 @@ fn mistakes_are_said() {
     assert!(!Path::new(&at("y")).exists(), "a refused import leaves nothing");
     fs::write(at("newer.jsonl"), text.replacen("\"1.0\"", "\"7.0\"", 1)).expect("own folder");
     refused(&["import", &at("newer.jsonl"), "-o", &at("y")], &["7.0", "this build reads 1.0"]);
+}
+
+/// Names in a directory that the program makes up for drafts.
+fn drafts(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("own folder");
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| [".tmp", ".rankdiff-", "rankdiff-"].iter().any(|start| name.starts_with(start))).collect()
+}
+
+/// Ends a command once it has a draft in `dir`: nothing of it may stay.
+fn ends_clean(dir: &Path, words: &[&str], signal: Signal) {
+    let mut running = process::start(rankdiff().args(words).env("TMPDIR", dir));
+    let until = Instant::now() + LIMIT;
+    while drafts(dir).is_empty() {
+        assert!(Instant::now() < until, "{}: no draft", words.join(" "));
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(signal);
+    let ended = running.wait(LIMIT).expect("it ends by the signal");
+    assert_eq!(ended.code, 128 + signal.as_raw(), "{}: {}", words.join(" "), ended.stderr);
+    assert_eq!(drafts(dir), Vec::<String>::new(), "{}", words.join(" "));
+}
+
+#[test]
+fn a_command_that_is_ended_leaves_no_draft() {
+    let place = Place::new();
+    let scenario = place.path().join("long.yaml");
+    fs::write(&scenario, SCENARIO.replace("repeat: 40", "repeat: 20000")).expect("own folder");
+    let trace = text(&place.trace());
+    succeeds(&["synth", &text(&scenario), "-o", &trace]);
+    let lines = text(&place.path().join("long.jsonl"));
+    succeeds(&["export", &trace, "--to", "jsonl", "-o", &lines]);
+    let dir = place.path().join("own");
+    fs::create_dir(&dir).expect("own folder");
+    ends_clean(&dir, &["analyze", &lines], Signal::INT);
+    let (file, tables) = (dir.join("again.jsonl"), dir.join("tables"));
+    ends_clean(&dir, &["export", &trace, "--to", "jsonl", "-o", &text(&file)], Signal::INT);
+    ends_clean(&dir, &["export", &trace, "--to", "parquet", "-o", &text(&tables)], Signal::TERM);
+    ends_clean(&dir, &["import", &lines, "-o", &text(&dir.join("imported"))], Signal::TERM);
+    assert_eq!(fs::read_dir(&dir).expect("there").count(), 0, "nothing was finished");
 }

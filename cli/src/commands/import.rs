@@ -9,6 +9,7 @@ use rankdiff_analyzer::render::escape;
 use tempfile::TempDir;
 
 use crate::args::Import;
+use crate::drafts::Draft;
 use crate::failure::{Failure, USAGE};
 use crate::output::Output;
 use crate::staged::StagedDir;
@@ -84,15 +85,18 @@ fn read(
     store(&mut *input, dir, stored)
 }
 
+/// A trace directory of its own, and what was left out.
+pub(crate) type Imported = (Draft<TempDir>, Vec<String>);
+
 /// A file of another format as a trace directory of its own, with what was left out; `None` if it is in no format that can
 /// be imported.
-pub(crate) fn as_trace(path: &Path) -> Result<Option<(TempDir, Vec<String>)>, Failure> {
+pub(crate) fn as_trace(path: &Path) -> Result<Option<Imported>, Failure> {
     if !path.is_file() {
         return Ok(None);
     }
     let (source, importer) = sniffed(path, Box::new(opened(path)?))?;
     let Some(importer) = importer else { return Ok(None) };
-    let place = tempfile::Builder::new().prefix("rankdiff-import-").tempdir()?;
+    let place = Draft::make(|| tempfile::Builder::new().prefix("rankdiff-import-").tempdir())?;
     let mut stored = Stored::default();
     read(importer, path, source, place.path(), &mut stored).map_err(|error| Failure::new(USAGE, error))?;
     if stored.processes == 0 {
