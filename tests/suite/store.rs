@@ -335,7 +335,7 @@ fn what_cannot_be_kept_is_said_before_anything_is_started() {
         (["--keep", "30"], "say what it counts"),
         (["--keep", "5 parsecs"], "expected a time (30m, 2h) or a size"),
         (["--keep", "1ms"], "at least 1s"),
-        (["--max-disk", "many"], "use KiB, MiB, GiB or TiB"),
+        (["--max-disk", "many"], "expected a number with a unit"),
         (["--max-disk", "1k"], "at least 1MiB"),
     ] {
         let ended = process::run(rankdiff().arg("record").args(flags).args(["--", "true"]), LIMIT);
