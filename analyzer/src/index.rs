@@ -9,6 +9,7 @@ use rankdiff_trace::{
 use rustc_hash::FxHashMap;
 
 use crate::comms::{Comm, Comms};
+use crate::step_marks::StepMarks;
 use crate::stream::{Attempt, RankStream};
 use crate::tables::Tables;
 
@@ -183,7 +184,7 @@ impl<'a> Index<'a> {
         let labels: FxHashMap<u32, u32> =
             stream.trace.labels.iter().map(|(id, text)| (*id, tables.label(text))).collect();
         let types = TypeTable::new(&stream.trace.types);
-        let mut steps = Steps::of(stream);
+        let mut steps = StepMarks::of(stream.trace);
         let mut by_comm: FxHashMap<usize, Vec<(Option<u64>, Entry<'a>)>> = FxHashMap::default();
         let mut captured = false;
         for (&call, &progress) in stream.calls.iter().zip(&progress) {
@@ -408,34 +409,4 @@ pub(crate) fn lost_after(stream: &RankStream<'_>, last: u64) -> Option<String> {
         Some(events) => format!("{events} events {}", gap.cause.describe()),
         None => format!("calls {}", gap.cause.describe()),
     })
-}
-
-/// Step marks of a stream, walked along with its calls.
-struct Steps {
-    marks: Vec<rankdiff_trace::StepMark>,
-    next: usize,
-}
-
-impl Steps {
-    fn of(stream: &RankStream<'_>) -> Steps {
-        let mut marks = stream.trace.steps.clone();
-        marks.sort_by_key(|mark| (mark.at, mark.first_thread_seq));
-        Steps { marks, next: 0 }
-    }
-
-    /// The step that a call belongs to. Calls must come in order of entry.
-    fn of_call(&mut self, call: &Call) -> Option<u64> {
-        while let Some(mark) = self.marks.get(self.next) {
-            let begun = if mark.thread == call.thread && mark.thread != 0 {
-                mark.first_thread_seq <= call.thread_seq
-            } else {
-                mark.at <= call.enter
-            };
-            if !begun {
-                break;
-            }
-            self.next += 1;
-        }
-        self.marks.get(self.next.checked_sub(1)?).map(|mark| mark.step)
-    }
 }

@@ -43,6 +43,7 @@ pub mod render;
 mod rendezvous;
 mod shift;
 mod state;
+mod step_marks;
 mod steps;
 mod stream;
 mod tables;

@@ -18,7 +18,7 @@ pub const MAX_RECORD: usize = 8 << 20;
 pub const MAX_STRING: usize = 64 << 10;
 /// Bytes that a block's strings may take once every reference to its string table is resolved.
 pub const MAX_EXPANDED: usize = 64 << 20;
-/// All definitions and evidence of a segment, references to strings resolved.
+/// All definitions and evidence of a segment, references to strings resolved; or 32 times the file, if that is more.
 pub const MAX_HELD: usize = 256 << 20;
 /// Elements of a call's split vector.
 pub const MAX_VECTOR: usize = 1 << 18;

@@ -213,10 +213,11 @@ impl<R: Read + Seek> BlockReader<R> {
                 self.newer += newer;
                 // A few bytes of a file may stand for the longest string a thousand times over.
                 self.held = self.held.saturating_add(sizes::held(&decoded));
-                if self.held > limits::MAX_HELD {
+                let most = limits::MAX_HELD.max(usize::try_from(self.length).unwrap_or(usize::MAX).saturating_mul(32));
+                if self.held > most {
                     let what = format!(
-                        "definitions and evidence of more than {} MiB, which no recorder writes to a segment",
-                        limits::MAX_HELD >> 20
+                        "definitions and evidence of more than {} MiB, which no recorder writes to a segment of its size",
+                        most >> 20
                     );
                     return Err(self.damaged(block.offset, &what));
                 }

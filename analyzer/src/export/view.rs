@@ -2,7 +2,6 @@
 
 use rankdiff_trace::{
     Call, CallFlags, CommDef, CommIdentity, CommRef, DType, Frame, Op, ProcessTrace, RedOp, Semantics, SiteRef,
-    StepMark,
 };
 use rustc_hash::FxHashMap;
 
@@ -170,34 +169,4 @@ pub(super) fn phrase(view: &View<'_>, call: &Call) -> String {
         text.push_str(&part);
     }
     text
-}
-
-/// Step marks, walked along with the calls in the order of their entries.
-pub(super) struct Steps {
-    marks: Vec<StepMark>,
-    next: usize,
-}
-
-impl Steps {
-    pub(super) fn of(trace: &ProcessTrace) -> Steps {
-        let mut marks = trace.steps.clone();
-        marks.sort_by_key(|mark| (mark.at, mark.first_thread_seq));
-        Steps { marks, next: 0 }
-    }
-
-    /// The step that the next call belongs to.
-    pub(super) fn of_call(&mut self, call: &Call) -> Option<u64> {
-        while let Some(mark) = self.marks.get(self.next) {
-            let begun = if mark.thread == call.thread && mark.thread != 0 {
-                mark.first_thread_seq <= call.thread_seq
-            } else {
-                mark.at <= call.enter
-            };
-            if !begun {
-                break;
-            }
-            self.next += 1;
-        }
-        self.marks.get(self.next.checked_sub(1)?).map(|mark| mark.step)
-    }
 }

@@ -6,7 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::table::{Cell, Kind, Table};
 use crate::export::ExportError;
-use crate::export::view::{Steps, View, elements, flags, identity, redop};
+use crate::export::view::{View, elements, flags, identity, redop};
+use crate::step_marks::StepMarks;
 
 pub(super) const COLUMNS: &[(&str, Kind)] = &[
     ("process", Kind::U32),
@@ -86,7 +87,7 @@ pub(super) fn rows(process: usize, view: &View<'_>, table: &mut Table) -> Result
     let key = &view.trace.key;
     let host = Cell::Text(ByteArray::from(key.host.as_bytes().to_vec()));
     let mut texts = Texts::default();
-    let mut steps = Steps::of(view.trace);
+    let mut steps = StepMarks::of(view.trace);
     for at in view.by_entry() {
         let Some(call) = view.trace.calls.get(at) else { continue };
         let step = steps.of_call(call);

@@ -18,8 +18,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use self::lanes::Drawn;
 use self::proto::{Message, TRACE_PACKET, annotation, clock, event, interned, packet, track};
 use super::survey::Survey;
-use super::view::{Steps, View, elements, flags, identity, phrase};
+use super::view::{View, elements, flags, identity, phrase};
 use super::{Export, ExportError, Exporter, Shape, Surveyed, Target};
+use crate::step_marks::StepMarks;
 
 /// The descriptor.
 #[derive(Debug)]
@@ -161,7 +162,7 @@ impl One<'_, '_, '_> {
         let trace = self.view.trace;
         let order = self.view.by_entry();
         let drawn = lanes::assign(trace, &order, |call| (self.view.rank(call).unwrap_or(u32::MAX), call.comm.0));
-        let mut steps = Steps::of(trace);
+        let mut steps = StepMarks::of(trace);
         for at in order {
             let (Some(call), Some(&drawn)) = (trace.calls.get(at), drawn.get(at)) else { continue };
             let step = steps.of_call(call);
