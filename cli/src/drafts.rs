@@ -2,20 +2,23 @@
 //!
 //! Not here: `record` and `demo`, which answer signals themselves, and what has its final name already.
 
+use std::ffi::c_int;
+use std::fs;
 use std::io;
-use std::mem::{self, MaybeUninit};
 use std::path::{Path, PathBuf};
-use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use libc::{c_int, sigset_t};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 /// What is removed. Whoever makes or renames a draft holds it meanwhile, so that none is missed.
 static DRAFTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// What ends a program from outside.
-const ENDING: [c_int; 3] = [libc::SIGHUP, libc::SIGINT, libc::SIGTERM];
+const ENDING: [c_int; 3] = [SIGHUP, SIGINT, SIGTERM];
 /// Tries to remove a directory that files are still being made in.
 const TRIES: u32 = 100;
 /// Between two tries.
@@ -27,6 +30,28 @@ pub(crate) struct Draft<T> {
     // In this order: it is listed until it is gone.
     inner: T,
     listed: Listed,
+}
+
+/// What is written under its own name from the start: a name that nobody else can have, or a place that is looked up
+/// once.
+#[derive(Debug)]
+pub(crate) struct Named<T> {
+    path: PathBuf,
+    /// What is written.
+    pub(crate) inner: T,
+}
+
+impl<T> Named<T> {
+    /// Something and its path.
+    pub(crate) fn new(path: &Path, inner: T) -> Named<T> {
+        Named { path: path.to_owned(), inner }
+    }
+}
+
+impl<T> AsRef<Path> for Named<T> {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
 }
 
 /// An entry of the list.
@@ -75,65 +100,55 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From here on a signal that ends the program removes the drafts first; the exit code is then 128 + its number. To be
-/// called before other threads run: they inherit that the signals wait for the thread that takes them.
+/// From here on a signal that ends the program removes the drafts first; the exit code is then 128 + its number.
 pub(crate) fn watch() {
-    let Some(signals) = taken() else { return };
-    mask(libc::SIG_BLOCK, &signals);
-    let watcher = thread::Builder::new().name("drafts".to_owned()).spawn(move || await_end(&signals));
+    let ending = taken();
+    let asked = Arc::new(AtomicBool::new(false));
+    for &signal in &ending {
+        // Who asks twice does not want to wait for the removal. Without these drafts may stay, and the program ends.
+        if flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&asked)).is_err()
+            || flag::register(signal, Arc::clone(&asked)).is_err()
+        {
+            return;
+        }
+    }
+    let Ok(mut signals) = Signals::new(&ending) else { return };
+    let watcher = thread::Builder::new().name("drafts".to_owned()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            end(signal);
+        }
+    });
     if watcher.is_err() {
-        // Drafts may stay then, but the program can be ended.
-        mask(libc::SIG_UNBLOCK, &signals);
+        asked.store(true, Ordering::Relaxed);
     }
 }
 
 /// Those that end the program; what its parent had ignored (`nohup`) stays so.
-fn taken() -> Option<sigset_t> {
-    let mut signals = MaybeUninit::<sigset_t>::uninit();
-    // SAFETY: the set is one to write to.
-    unsafe { libc::sigemptyset(signals.as_mut_ptr()) };
-    // SAFETY: it was just emptied, which cannot fail.
-    let mut signals = unsafe { signals.assume_init() };
-    let mut some = false;
-    for signal in ENDING {
-        // SAFETY: all zero is a valid action: the default one.
-        let mut action: libc::sigaction = unsafe { mem::zeroed() };
-        // SAFETY: nothing is set, and the action is one to write to.
-        let told = unsafe { libc::sigaction(signal, ptr::null(), &raw mut action) };
-        if told == 0 && action.sa_sigaction != libc::SIG_IGN {
-            // SAFETY: the set is initialized.
-            unsafe { libc::sigaddset(&raw mut signals, signal) };
-            some = true;
-        }
-    }
-    some.then_some(signals)
+fn taken() -> Vec<c_int> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    ENDING.into_iter().filter(|signal| ignored & (1 << (signal - 1)) == 0).collect()
 }
 
-fn mask(how: c_int, signals: &sigset_t) {
-    // SAFETY: the set is initialized; the old mask is not asked for.
-    unsafe { libc::pthread_sigmask(how, signals, ptr::null_mut()) };
+/// The signals that a process ignores: bit n - 1 for signal n (proc_pid_status(5), `SigIgn`).
+fn ignored(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn await_end(signals: &sigset_t) {
-    let mut signal: c_int = 0;
-    // SAFETY: the set is initialized, and blocked in every thread.
-    if unsafe { libc::sigwait(signals, &raw mut signal) } != 0 {
-        return;
-    }
-    // Who asks twice does not want to wait for the removal.
-    mask(libc::SIG_UNBLOCK, signals);
+fn end(signal: c_int) -> ! {
     // Held to the end: nothing is made or renamed any more.
     let drafts = drafts();
     for path in &*drafts {
         remove(path);
     }
-    std::process::exit(128 + signal);
+    std::process::exit(128 + signal)
 }
 
 /// Removes a file, or a directory with all that is in it. Its maker still runs, and may put files into it meanwhile.
 fn remove(path: &Path) {
     for _ in 0..TRIES {
-        let removed = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
         match removed {
             Ok(()) => return,
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => return,
@@ -146,7 +161,7 @@ fn remove(path: &Path) {
 mod tests {
     use std::fs;
 
-    use super::{Draft, drafts, remove};
+    use super::{Draft, drafts, ignored, remove};
 
     #[test]
     fn drafts_are_listed_until_they_are_gone_or_kept() {
@@ -161,6 +176,12 @@ mod tests {
         kept.keep(|dir| fs::rename(dir.keep(), &place)).expect("nothing is there");
         assert!(!paths.iter().any(|path| listed(path) || path.exists()));
         assert!(place.is_dir());
+    }
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        assert_eq!(ignored("Name:\trankdiff\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n"), 0x1001);
+        assert_eq!(ignored("Name:\trankdiff\n"), 0, "none that is known");
     }
 
     #[test]

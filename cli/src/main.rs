@@ -44,7 +44,10 @@ fn main() -> ExitCode {
 
 /// The commands that make drafts or unpack something; `record` and `demo` answer signals themselves.
 fn makes_drafts(command: &Command) -> bool {
-    matches!(command, Command::Analyze(_) | Command::Show(_) | Command::Export(_) | Command::Import(_))
+    matches!(
+        command,
+        Command::Analyze(_) | Command::Show(_) | Command::Export(_) | Command::Import(_) | Command::Pack(_)
+    )
 }
 
 fn run(command: Command, output: &Output) -> Result<u8, Failure> {

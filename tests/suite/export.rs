@@ -273,25 +273,24 @@ fn mistakes_are_said() {
     refused(&["import", &at("newer.jsonl"), "-o", &at("y")], &["7.0", "this build reads 1.0"]);
 }
 
-/// Names in a directory that the program makes up for drafts.
-fn drafts(dir: &Path) -> Vec<String> {
+/// Names in a directory.
+fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("own folder");
-    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-    names.filter(|name| [".tmp", ".rankdiff-", "rankdiff-"].iter().any(|start| name.starts_with(start))).collect()
+    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Ends a command once it has a draft in `dir`: nothing of it may stay.
+/// Ends a command once something of it is in the empty `dir`: nothing may stay.
 fn ends_clean(dir: &Path, words: &[&str], signal: Signal) {
     let mut running = process::start(rankdiff().args(words).env("TMPDIR", dir));
     let until = Instant::now() + LIMIT;
-    while drafts(dir).is_empty() {
+    while names(dir).is_empty() {
         assert!(Instant::now() < until, "{}: no draft", words.join(" "));
         thread::sleep(Duration::from_millis(1));
     }
     running.signal(signal);
     let ended = running.wait(LIMIT).expect("it ends by the signal");
     assert_eq!(ended.code, 128 + signal.as_raw(), "{}: {}", words.join(" "), ended.stderr);
-    assert_eq!(drafts(dir), Vec::<String>::new(), "{}", words.join(" "));
+    assert_eq!(names(dir), Vec::<String>::new(), "{}", words.join(" "));
 }
 
 #[test]
@@ -310,5 +309,9 @@ fn a_command_that_is_ended_leaves_no_draft() {
     ends_clean(&dir, &["export", &trace, "--to", "jsonl", "-o", &text(&file)], Signal::INT);
     ends_clean(&dir, &["export", &trace, "--to", "parquet", "-o", &text(&tables)], Signal::TERM);
     ends_clean(&dir, &["import", &lines, "-o", &text(&dir.join("imported"))], Signal::TERM);
-    assert_eq!(fs::read_dir(&dir).expect("there").count(), 0, "nothing was finished");
+    let (grid, packed) = (text(&place.path().join("grid")), text(&place.path().join("grid.rdpack")));
+    succeeds(&["synth", "--grid", "tp=8,pp=4,dp=64", "--calls", "6000", "-o", &grid]);
+    ends_clean(&dir, &["pack", &grid, "-o", &text(&dir.join("again.rdpack"))], Signal::INT);
+    succeeds(&["pack", &grid, "-o", &packed]);
+    ends_clean(&dir, &["pack", "--unpack", &packed, "-o", &text(&dir.join("unpacked"))], Signal::TERM);
 }

@@ -18,6 +18,7 @@ mod flushes;
 pub mod follow;
 pub mod frontier;
 pub mod header;
+mod holes;
 pub mod inventory;
 pub mod job;
 mod job_info;

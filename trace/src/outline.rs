@@ -7,7 +7,7 @@
 //! Not here: what agrees with what (the analyzer's), a stream read whole (`stream_files.rs`).
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,12 +20,12 @@ use crate::comm::{CommDef, CommIdentity, CommRef};
 use crate::definitions::Definitions;
 use crate::digest::{ChainPoint, P2pPoint};
 use crate::error::{Problem, ProblemKind};
-use crate::evidence::{Gap, GapCause};
+use crate::holes::Holes;
 use crate::join::Joiner;
 use crate::payload::Decoded;
 use crate::reader::{Block, BlockReader};
 use crate::stream::{ProcessTrace, Record};
-use crate::stream_files::{StreamFiles, cut_before, missing_segments, restore, unreadable};
+use crate::stream_files::{StreamFiles, missing_segments, restore, unreadable};
 use crate::tail::TailSnapshot;
 
 /// A block of calls, or of returns, that was not decoded.
@@ -151,7 +151,7 @@ impl StreamOutline {
                     if found != ordinal + 1 {
                         let problem = missing_segments(path, ordinal, found);
                         reading.outline.problems.push(problem);
-                        reading.gap();
+                        reading.holes.open();
                     }
                     if found <= ordinal {
                         // A copy: its calls were read, or are missing where they belong.
@@ -164,7 +164,7 @@ impl StreamOutline {
                 Err(error) => {
                     ordinal += 1;
                     reading.outline.problems.push(unreadable(path, &error));
-                    reading.gap();
+                    reading.holes.open();
                 }
             }
         }
@@ -228,14 +228,7 @@ struct Reading {
     frontier_points: Vec<ChainPoint>,
     /// Rows of the live tail below this are in blocks.
     rows: u64,
-    /// Calls of the recording that are in blocks, or are known to be missing.
-    accounted: u64,
-    /// Latest time of a call so far.
-    last: u64,
-    /// Places where calls may be missing: the next block tells.
-    open: Vec<Gap>,
-    /// Places where calls are missing: the next block of calls bounds them.
-    sure: Vec<Gap>,
+    holes: Holes,
 }
 
 impl Reading {
@@ -246,11 +239,11 @@ impl Reading {
                 Ok(None) => break,
                 Err(problem) => {
                     self.outline.problems.push(problem);
-                    self.gap();
+                    self.holes.open();
                     break;
                 }
             };
-            self.count_missing(reader.path(), &block);
+            self.outline.problems.extend(self.holes.before(reader.path(), &block));
             match block.header().kind {
                 BlockKind::CALLS => {
                     self.calls(&block);
@@ -282,7 +275,7 @@ impl Reading {
                 Ok(decoded) => self.take(decoded, block.header().is_repeated()),
                 Err(problem) => {
                     self.outline.problems.push(problem);
-                    self.gap();
+                    self.holes.open();
                     break;
                 }
             }
@@ -292,15 +285,15 @@ impl Reading {
 
     fn calls(&mut self, block: &Block) {
         let header = *block.header();
+        let count = u64::from(header.count);
         if header.is_expired() {
-            self.expired(u64::from(header.count));
+            self.holes.dropped(count);
+            self.holes.reached(header.last_time);
         } else {
-            let bounded = self.sure.drain(..).map(|gap| Gap { before: header.first_time, ..gap });
-            self.outline.trace.gaps.extend(bounded);
+            self.outline.trace.gaps.extend(self.holes.bounded(header.first_time));
+            self.holes.took(count, header.last_time);
         }
-        self.accounted = self.accounted.saturating_add(u64::from(header.count));
-        self.outline.calls += u64::from(header.count);
-        self.last = self.last.max(header.last_time);
+        self.outline.calls += count;
         let times = &mut self.outline.times;
         *times = (times.0.min(header.first_time), times.1.max(header.last_time));
         for point in block.digests().checkpoints.iter().chain(&block.digests().ends) {
@@ -311,46 +304,10 @@ impl Reading {
         }
     }
 
-    /// Every block says how many calls were written before it, and so how many are missing.
-    fn count_missing(&mut self, path: &Path, block: &Block) {
-        let calls_before = block.header().calls_before;
-        let missing = calls_before.saturating_sub(self.accounted);
-        self.accounted = self.accounted.max(calls_before);
-        if missing == 0 {
-            self.open.clear();
-            return;
-        }
-        if self.open.is_empty() {
-            self.outline.problems.push(cut_before(path, block.offset(), missing));
-            self.gap();
-        }
-        // Of several holes nobody knows how many calls each took.
-        let events = (self.open.len() == 1).then_some(missing);
-        self.sure.extend(self.open.drain(..).map(|gap| Gap { events, ..gap }));
-    }
-
-    /// Calls that were dropped: those of blocks one after another are one gap.
-    fn expired(&mut self, calls: u64) {
-        match self.sure.last_mut().filter(|gap| gap.cause == GapCause::Expired) {
-            Some(gap) => gap.events = gap.events.map(|events| events.saturating_add(calls)),
-            None => self.sure.push(Gap {
-                cause: GapCause::Expired,
-                events: Some(calls),
-                after: self.last,
-                before: u64::MAX,
-                ..Gap::default()
-            }),
-        }
-    }
-
     fn list(&mut self, segment: usize, block: Block) {
         let mut ends: Vec<(CommRef, u64)> = block.digests().ends.iter().map(|point| (point.comm, point.upto)).collect();
         ends.sort_unstable();
         self.outline.blocks.push(OutlineBlock { block: block.without_digests(), segment, ends });
-    }
-
-    fn gap(&mut self) {
-        self.open.push(Gap { cause: GapCause::Torn, after: self.last, before: u64::MAX, ..Gap::default() });
     }
 
     /// `repeated`: earlier segments hold it as well, if they are there.
@@ -385,7 +342,7 @@ impl Reading {
         };
         self.outline.problems.extend(part.problems);
         if part.hole {
-            self.gap();
+            self.holes.open();
         }
         if !part.records.is_empty() {
             self.outline.trace.closed = false;
@@ -412,8 +369,7 @@ impl Reading {
 
     fn finish(mut self, shared: &SharedMembers) -> StreamOutline {
         let trace = &mut self.outline.trace;
-        trace.gaps.append(&mut self.sure);
-        trace.gaps.append(&mut self.open);
+        trace.gaps.extend(self.holes.rest());
         trace.ranks = self.definitions.ranks.into_records();
         trace.comms = self.definitions.comms.into_records();
         trace.types = self.definitions.types.into_records();

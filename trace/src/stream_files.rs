@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use crate::block::{BlockHeader, BlockKind};
+use crate::block::BlockKind;
 use crate::definitions::Definitions;
 use crate::error::{Problem, ProblemKind, ReadError};
-use crate::evidence::{Gap, GapCause};
+use crate::evidence::Gap;
 use crate::flushes::{Flushes, Item};
+use crate::holes::Holes;
 use crate::join::Joiner;
 use crate::payload::Decoded;
 use crate::reader::{Block, BlockReader};
@@ -85,14 +86,7 @@ struct Assembly {
     /// Rows of the tail below this are in blocks.
     rows: u64,
     definitions: Definitions,
-    /// Calls of the recording that were read, or are known to be missing.
-    accounted: u64,
-    /// Latest entry of a call so far.
-    last_enter: u64,
-    /// Places where calls may be missing: the next block tells.
-    open: Vec<Gap>,
-    /// Places where calls are missing: the next call that is read bounds them.
-    sure: Vec<Gap>,
+    holes: Holes,
 }
 
 impl Assembly {
@@ -143,13 +137,15 @@ impl Assembly {
 
     /// Takes a block; gives whether it ends the segment.
     fn block(&mut self, reader: &mut BlockReader<std::fs::File>, block: &Block) -> Result<bool, Problem> {
-        self.count_missing(reader.path(), block);
+        self.outcome.problems.extend(self.holes.before(reader.path(), block));
         if block.header().is_expired() {
-            self.expired(block.header());
+            if block.header().kind == BlockKind::CALLS {
+                self.holes.dropped(u64::from(block.header().count));
+            }
             return Ok(false);
         }
         if block.header().kind == BlockKind::CALLS {
-            self.close_gaps(block.header().first_time);
+            self.outcome.trace.gaps.extend(self.holes.bounded(block.header().first_time));
             if block.header().is_readable() {
                 let known = self.outcome.trace.calls.len();
                 block.append_calls(reader, &mut self.outcome.trace.calls)?;
@@ -177,7 +173,7 @@ impl Assembly {
         let part = tail.behind(self.rows, ordinal);
         self.outcome.problems.extend(part.problems);
         if part.hole {
-            self.gap();
+            self.holes.open();
         }
         if !part.records.is_empty() {
             self.outcome.trace.closed = false;
@@ -196,10 +192,8 @@ impl Assembly {
             Record::Site(def) => self.definitions.site(def),
             Record::Label(id, text) => self.definitions.label(id, text),
             Record::Call(call) => {
-                let open = self.open.drain(..).chain(self.sure.drain(..));
-                trace.gaps.extend(open.map(|gap| Gap { before: call.enter, ..gap }));
-                self.last_enter = self.last_enter.max(call.enter);
-                self.accounted = self.accounted.saturating_add(1);
+                trace.gaps.extend(self.holes.all_bounded(call.enter));
+                self.holes.took(1, call.enter);
                 trace.calls.push(call);
             }
             Record::Return(entry) => {
@@ -219,64 +213,17 @@ impl Assembly {
     fn stop(&mut self, reader: &BlockReader<std::fs::File>, problem: Problem) {
         self.outcome.problems.push(problem);
         self.outcome.problems.extend(reader.newer_problem());
-        self.gap();
-    }
-
-    fn gap(&mut self) {
-        self.open.push(Gap { cause: GapCause::Torn, after: self.last_enter, before: u64::MAX, ..Gap::default() });
-    }
-
-    /// Every block says how many calls were written before it, and so how many are missing.
-    fn count_missing(&mut self, path: &std::path::Path, block: &Block) {
-        let calls_before = block.header().calls_before;
-        let missing = calls_before.saturating_sub(self.accounted);
-        self.accounted = self.accounted.max(calls_before);
-        if missing == 0 {
-            self.open.clear();
-            return;
-        }
-        if self.open.is_empty() {
-            // The segment before ends between two blocks, and so looks whole.
-            self.outcome.problems.push(cut_before(path, block.offset(), missing));
-            self.gap();
-        }
-        // Of several holes nobody knows how many calls each took.
-        let events = (self.open.len() == 1).then_some(missing);
-        self.sure.extend(self.open.drain(..).map(|gap| Gap { events, ..gap }));
-    }
-
-    /// The calls of a block were dropped: they were made, and are counted. Those of blocks one after another are one gap.
-    fn expired(&mut self, header: &BlockHeader) {
-        if header.kind != BlockKind::CALLS {
-            return;
-        }
-        let calls = u64::from(header.count);
-        self.accounted = self.accounted.saturating_add(calls);
-        match self.sure.last_mut().filter(|gap| gap.cause == GapCause::Expired) {
-            Some(gap) => gap.events = gap.events.map(|events| events.saturating_add(calls)),
-            None => self.sure.push(Gap {
-                cause: GapCause::Expired,
-                events: Some(calls),
-                after: self.last_enter,
-                before: u64::MAX,
-                ..Gap::default()
-            }),
-        }
-    }
-
-    /// The next call that was read bounds the gaps before it.
-    fn close_gaps(&mut self, first_time: u64) {
-        self.outcome.trace.gaps.extend(self.sure.drain(..).map(|gap| Gap { before: first_time, ..gap }));
+        self.holes.open();
     }
 
     fn missing(&mut self, path: &std::path::Path, last: u32, found: u32) {
         self.outcome.problems.push(missing_segments(path, last, found));
-        self.gap();
+        self.holes.open();
     }
 
     fn unreadable(&mut self, path: &std::path::Path, error: &ReadError) {
         self.outcome.problems.push(unreadable(path, error));
-        self.gap();
+        self.holes.open();
     }
 
     /// Accounts for the calls of a block of so many, which stand behind those that were `known` before.
@@ -284,17 +231,13 @@ impl Assembly {
         let trace = &mut self.outcome.trace;
         let calls = trace.calls.get(known..).unwrap_or_default();
         let skipped = u64::from(count).saturating_sub(calls.len() as u64);
-        let latest = calls.iter().map(|call| call.enter).fold(self.last_enter, u64::max);
+        let after = self.holes.last();
+        let latest = calls.iter().map(|call| call.enter).fold(after, u64::max);
         if skipped > 0 {
-            trace.gaps.push(Gap {
-                events: Some(skipped),
-                after: self.last_enter,
-                before: latest.saturating_add(1),
-                ..Gap::default()
-            });
+            let before = latest.saturating_add(1);
+            trace.gaps.push(Gap { events: Some(skipped), after, before, ..Gap::default() });
         }
-        self.last_enter = latest;
-        self.accounted = self.accounted.saturating_add(u64::from(count));
+        self.holes.took(u64::from(count), latest);
     }
 
     fn take(&mut self, decoded: Decoded, count: u32) {
@@ -328,8 +271,7 @@ impl Assembly {
 
     fn finish(mut self) -> ReadOutcome {
         let trace = &mut self.outcome.trace;
-        trace.gaps.append(&mut self.sure);
-        trace.gaps.append(&mut self.open);
+        trace.gaps.extend(self.holes.rest());
         trace.ranks = self.definitions.ranks.into_records();
         trace.comms = self.definitions.comms.into_records();
         trace.types = self.definitions.types.into_records();

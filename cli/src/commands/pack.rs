@@ -10,6 +10,7 @@ use rankdiff_trace::pack::{Limits, PackOptions, Packed, is_pack, pack, unpack};
 use rankdiff_tracer::caller::Caller;
 
 use crate::args::Pack;
+use crate::drafts::{Draft, Named};
 use crate::failure::{Failure, USAGE};
 use crate::load::newest;
 use crate::output::Output;
@@ -60,18 +61,22 @@ fn pack_up(dir: &Path, args: &Pack, output: &Output) -> Result<u8, Failure> {
         }
     };
     let (place, name) = split(&file)?;
-    let out = place.create_file(name).map_err(|error| {
+    let created = Draft::make(|| Ok(Named::new(&file, place.create_file(name)?)));
+    let mut created = created.map_err(|error| {
         let there = error.kind() == std::io::ErrorKind::AlreadyExists;
         let advice = if there { "; it is not written over: give another name with -o" } else { "" };
         Failure::message(USAGE, format_args!("cannot create {}: {error}{advice}", file.display()))
     })?;
-    let result = write(dir, args, BufWriter::new(&out));
+    let out = &created.get_mut().inner;
+    let result = write(dir, args, BufWriter::new(out));
     if result.is_err() {
         // A part of a pack is of no use to anybody; it was created here.
         let _ = place.remove(name);
     }
     let size = out.metadata()?.len();
-    say(&result?, &format!("{}: ", file.display()), &format!(" in {}", bytes(size)), args, output);
+    let packed = result?;
+    created.keep(drop);
+    say(&packed, &format!("{}: ", file.display()), &format!(" in {}", bytes(size)), args, output);
     Ok(0)
 }
 
@@ -145,16 +150,18 @@ fn unpack_into(file: &Path, args: &Pack, output: &Output) -> Result<u8, Failure>
     }
     let is_new = !dir.exists();
     let caller = Caller::from_environment();
-    let into = TraceDir::create(&dir, caller.as_ref().map(Caller::owner))
+    let create = || TraceDir::create(&dir, caller.as_ref().map(Caller::owner)).map(|into| Named::new(&dir, into));
+    let mut created = Draft::make(create)
         .map_err(|error| Failure::message(USAGE, format_args!("cannot make {}: {error}", dir.display())))?;
     let limits = args.max_size.map_or_else(Limits::default, |bytes| Limits { bytes, ratio: None });
-    let unpacked = unpack(file, &into, limits).map_err(|error| {
+    let unpacked = unpack(file, &created.get_mut().inner, limits).map_err(|error| {
         if is_new {
             // It was made here, and is empty again; if it cannot be removed it does no harm.
             let _ = std::fs::remove_dir(&dir);
         }
         Failure::new(USAGE, error)
     })?;
+    created.keep(drop);
     output.say(format_args!(
         "{}: {} in {} files{}",
         dir.display(),
