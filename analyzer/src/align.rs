@@ -4,16 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use rankdiff_trace::{Call, Op, Part, RankSet, Unit};
-use rustc_hash::FxHashSet;
+use rankdiff_trace::{Basic, Call, Op, Part, RankSet, Unit};
 
 use crate::comms::{Comm, Comms};
+use crate::creation;
 use crate::deaths::{self, Deaths};
 use crate::diverge::{self, Divergence};
 use crate::elision::{self, Elision};
 use crate::index::{Base, Entry, Index, Progress, Track};
 use crate::lateness::{self, Late};
 use crate::messages::{self, Messages};
+use crate::met::Met;
 use crate::options::Options;
 use crate::outline::Facts;
 use crate::quiet::{self, Quiet};
@@ -80,8 +81,8 @@ pub(crate) struct Comparison {
     pub(crate) mismatches: Vec<Mismatch>,
     /// Positions with equal signatures at different sites or labels, the first ones.
     pub(crate) meanings: Vec<u64>,
-    /// (site, label) at which all members met.
-    pub(crate) met: FxHashSet<(u32, u32)>,
+    /// (site, label) at which members met, and which tracks those were.
+    pub(crate) met: Met,
     pub(crate) positions: u64,
     /// Positions that were compared on every member.
     pub(crate) complete: u64,
@@ -130,10 +131,13 @@ impl<'a> Alignment<'a> {
             limit: options.stall_ns().max(longest.saturating_mul(2)),
             problems,
         };
-        alignment.quiet = quiet::find(&alignment);
         alignment.messages = messages::pair(&alignment);
+        let creations = creation::all(&alignment);
+        let others = alignment.messages.longest.max(creation::longest_wait(&alignment, &creations));
+        alignment.limit = alignment.limit.max(others.saturating_mul(2));
+        alignment.quiet = quiet::find(&alignment);
         alignment.divergences = diverge::find(&alignment);
-        alignment.waits = waits::build(&alignment);
+        alignment.waits = waits::build(&alignment, creations);
         alignment.deaths = deaths::find(&alignment);
         alignment.late = lateness::find(&alignment, &alignment.waits);
         alignment
@@ -314,7 +318,7 @@ fn at_position(
     }
     let meaning = (first.site, first.label);
     if present.iter().all(|(_, entry)| (entry.site, entry.label) == meaning) {
-        found.met.insert(meaning);
+        found.met.insert(meaning, present.iter().map(|(at, _)| *at), tracks.len());
     } else if found.meanings.len() < KEPT
         && present.iter().all(|(_, entry)| entry.site != 0)
         && !(elision.any() && tracks.iter().any(|track| track.elides(pos)))
@@ -342,7 +346,11 @@ fn group(present: &[(usize, &Entry<'_>)], tables: &Tables) -> Option<(Vec<Vec<us
     // others are compared with: agreeing with the same call does not make two others agree.
     let vague = |entry: &Entry<'_>| {
         tables.signature_of(entry.sig).is_none_or(|signature| match &signature.elements {
-            Part::Is(elements) => !matches!(elements.unit, Unit::Basic(_) | Unit::Runs(_)),
+            Part::Is(elements) => match elements.unit {
+                Unit::Basic(basic) => basic == Basic::Packed,
+                Unit::Runs(_) => false,
+                _ => true,
+            },
             Part::Unknown => true,
             Part::Absent | Part::LeftOut => false,
         })

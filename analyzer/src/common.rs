@@ -37,6 +37,9 @@ pub(crate) fn shared(alignment: &Alignment<'_>, ranks: &RankSet, members: &RankS
         for (value, set) in values {
             if tells && set == ranks {
                 found.push(phrase(key, value, ranks.len()));
+            } else if tells && key == "host" && ranks.len() > 1 && ranks.is_subset(set) {
+                // Several ranks on one machine are a hint, even where others on it do as the majority does.
+                found.push(format!("all on host {value} ({} of its {} ranks)", ranks.len(), set.len()));
             }
         }
     }

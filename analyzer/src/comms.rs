@@ -252,7 +252,9 @@ fn joined<'a>(key: &Key, views: Vec<(usize, &'a CommDef)>, attempt: &Attempt<'a>
 }
 
 fn members(views: &[(usize, &CommDef)], attempt: &Attempt<'_>, comm: &Comm<'_>) -> (Vec<u32>, bool) {
-    if let Some(listed) = views.iter().map(|(_, def)| &def.members).max_by_key(|list| list.len())
+    // Of lists that contradict each other, the same one is taken whatever the order of the views.
+    let fuller = |a: &&Vec<u32>, b: &&Vec<u32>| a.len().cmp(&b.len()).then_with(|| b.cmp(a));
+    if let Some(listed) = views.iter().map(|(_, def)| &def.members).max_by(fuller)
         && !listed.is_empty()
     {
         return (listed.clone(), true);

@@ -76,6 +76,20 @@ pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
     groups.into_iter().map(|(key, callers)| creation(alignment, key, callers)).collect()
 }
 
+/// How long a member has waited for the last one in a creation that all left, at most, ns.
+pub(crate) fn longest_wait(alignment: &Alignment<'_>, creations: &[Creation<'_>]) -> i64 {
+    let complete = creations.iter().filter(|one| one.missing.is_empty() && one.callers.iter().all(|one| !one.pending));
+    let wait = |creation: &Creation<'_>| {
+        let stream = |caller: &Caller<'_>| alignment.attempt.streams.get(caller.stream);
+        let entered = |caller: &&Caller<'_>| alignment.entered(caller.stream, caller.call);
+        let (first, last) =
+            (creation.callers.iter().min_by_key(entered)?, creation.callers.iter().max_by_key(entered)?);
+        let doubt = stream(first)?.clock.doubt_between(first.call.enter, &stream(last)?.clock, last.call.enter);
+        Some(entered(&last).saturating_sub(entered(&first)).saturating_sub(doubt))
+    };
+    complete.filter_map(wait).max().unwrap_or(0).max(0)
+}
+
 fn creation<'a>(alignment: &Alignment<'a>, key: Key, callers: Vec<Caller<'a>>) -> Creation<'a> {
     let mut made: Vec<usize> = callers.iter().filter_map(|caller| caller.made).collect();
     made.sort_unstable();

@@ -26,20 +26,41 @@ pub(crate) struct Deaths {
     pub(crate) order_in_doubt: Option<i64>,
 }
 
+impl Deaths {
+    /// Whether the rank stood in its place for as long as it was looked at: it is alive, or something outside ended it
+    /// because of what was wrong elsewhere. What it waited for, or was waited for, is as true of it as of a live one.
+    pub(crate) fn stayed(&self, state: &RankState<'_>) -> bool {
+        !state.is_gone() || state.finalized.is_none() && self.collateral.contains(state.rank)
+    }
+
+    /// When the first rank failed by itself.
+    pub(crate) fn first(&self, alignment: &Alignment<'_>) -> Option<i64> {
+        let ends = self.roots.iter().filter_map(|rank| alignment.state_of(*rank));
+        ends.map(|state| when(alignment, state)).min()
+    }
+}
+
 pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
     let mut deaths = Deaths::default();
     let mut failed: Vec<&RankState<'_>> = alignment.states.iter().filter(|state| state.failed()).collect();
     failed.sort_by_key(|state| (when(alignment, state), state.rank));
     let aborted = failed.iter().any(|state| state.aborted.is_some());
+    let stopped = stopped_by_user(alignment);
+    // From here on ranks end because others gave up waiting.
+    let mut given_up: Option<i64> = None;
     // What each end was taken to be whose order decides it, with its rank.
     let mut by_order: Vec<u32> = Vec::new();
     for &state in &failed {
         let timed_out = says_timeout(state);
-        deaths.watchdog |= timed_out || matches!(state.ended, Some((_, How::Signal(_, EndedBy::Watchdog))));
+        let by_watchdog = timed_out || matches!(state.ended, Some((_, How::Signal(_, EndedBy::Watchdog))));
+        deaths.watchdog |= by_watchdog;
         let waiting = is_waiting(alignment, state.rank);
+        let at = when(alignment, state);
+        let late = given_up.is_some_and(|given_up| at > given_up);
         let is_collateral = |earlier: bool| match &state.ended {
             _ if state.aborted.is_some() => false,
-            _ if aborted => true,
+            _ if aborted || late => true,
+            Some((_, How::Signal(1 | 2 | 9 | 15, EndedBy::User))) if stopped => true,
             Some((_, How::Signal(signal, by))) => match by {
                 EndedBy::Watchdog | EndedBy::Launcher => true,
                 EndedBy::OomKiller | EndedBy::User => false,
@@ -63,6 +84,9 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
         }
         if is_collateral(!deaths.roots.is_empty()) {
             deaths.collateral.insert(state.rank);
+            if by_watchdog && waiting {
+                given_up = given_up.or(Some(at));
+            }
         } else {
             deaths.roots.push(state.rank);
         }
@@ -123,6 +147,17 @@ fn launcher_alone(alignment: &Alignment<'_>, deaths: &Deaths) -> RankSet {
     if unexplained && deaths.collateral.iter().any(in_work) { deaths.collateral.clone() } else { RankSet::new() }
 }
 
+/// Whether a user stopped the whole job: nobody stops a part of one.
+fn stopped_by_user(alignment: &Alignment<'_>) -> bool {
+    let by_user = |state: &RankState<'_>| matches!(state.ended, Some((_, How::Signal(_, EndedBy::User))));
+    let end = |state: &RankState<'_>| state.ended.as_ref().map(|ended| ended.0);
+    let first = alignment.states.iter().filter(|state| by_user(state)).filter_map(end).min();
+    first.is_some_and(|first| {
+        let mut others = alignment.states.iter().filter(|state| end(state).is_none_or(|own| own >= first));
+        others.all(|state| by_user(state) || matches!(state.ended, Some((_, How::Signal(_, EndedBy::Launcher)))))
+    })
+}
+
 fn when(alignment: &Alignment<'_>, state: &RankState<'_>) -> i64 {
     let aborted = state.aborted.and_then(|call| Some(alignment.entered(alignment.stream_of(state.rank)?, call)));
     aborted.or(state.ended.as_ref().map(|ended| ended.0)).unwrap_or(i64::MAX)
@@ -130,8 +165,7 @@ fn when(alignment: &Alignment<'_>, state: &RankState<'_>) -> i64 {
 
 /// Whether the rank was inside a call that waited for somebody.
 fn is_waiting(alignment: &Alignment<'_>, rank: u32) -> bool {
-    alignment.waits.of_rank(rank).next().is_some()
-        || alignment.waits.stuck.iter().any(|stuck| stuck.pending.contains(rank) && timed_out_somewhere(alignment))
+    alignment.waits.of_rank(rank).next().is_some() || alignment.waits.is_stuck(rank) && timed_out_somewhere(alignment)
 }
 
 /// Whether the rank had entered its last call only a moment before: no time-out is that short.
@@ -160,8 +194,40 @@ fn is_launcher(name: &str) -> bool {
 }
 
 fn says_timeout(state: &RankState<'_>) -> bool {
-    state.log.iter().any(|(_, line)| {
-        let line = line.to_lowercase();
-        line.contains("watchdog") || line.contains("timed out") || line.contains("timeout")
-    })
+    state.log.iter().any(|(_, line)| is_timeout(line))
+}
+
+/// Whether a line of a log tells of a call that was given up, and not of how long it may take, nor of a time-out of
+/// something else.
+fn is_timeout(line: &str) -> bool {
+    let line = line.to_lowercase();
+    if line.contains("dataloader") {
+        return false;
+    }
+    let about = ["watchdog", "operation", "collective", "waiting", "error", "exceeded", "expired", "reached"];
+    line.contains("timed out") || line.contains("timeout") && about.iter().any(|word| line.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_timeout;
+
+    #[test]
+    fn only_what_was_given_up_is_a_timeout() {
+        for line in [
+            "[rank1] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=11) ran for 600000 milliseconds",
+            "RuntimeError: Timed out waiting 1800000ms for recv operation to complete",
+            "watchdog timeout",
+        ] {
+            assert!(is_timeout(line), "{line}");
+        }
+        for line in [
+            "NCCL_TIMEOUT=1800",
+            "init_process_group(backend='nccl', timeout=1800 s)",
+            "RuntimeError: DataLoader timed out after 30 seconds",
+            "ProcessGroup watchdog thread started",
+        ] {
+            assert!(!is_timeout(line), "{line}");
+        }
+    }
 }

@@ -8,14 +8,16 @@ use rankdiff_trace::RankSet;
 use crate::align::{Alignment, Comparison, Mismatch, What};
 use crate::index::{Base, Progress, Track};
 use crate::logical;
-use crate::merged::{self, Deviation};
-use crate::permute;
+use crate::merged::{self, Departure, Deviation};
+use crate::permute::{self, Permutation};
 use crate::shift::{self, Shift};
 use crate::steps::Rhythm;
 use crate::vectors::Pair;
 
 /// Calls that are searched for an earlier one of the same meaning.
 const LOOK_BACK: usize = 4096;
+/// How far apart calls may be that changed places while those between them stayed.
+const MOST_EXCHANGED: u64 = 16;
 /// Divergences of one communicator that are told apart.
 const MOST: usize = 16;
 
@@ -155,24 +157,48 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
         pairs: mismatch.pairs.clone(),
     };
     if mismatch.what == What::Splits || resumes(compared, major, minor, pos) {
+        // Calls that changed places a few calls apart leave those between them as they are.
+        if let Some(permuted) = exchanged(mismatch, major, minor) {
+            divergence.kind = Kind::Reordered { width: permuted.width, several_threads: permuted.several_threads };
+            return Some(divergence);
+        }
         if mismatch.what > What::Form && other_code(alignment, compared, major, minor, pos) {
             divergence.kind = Kind::OtherCall;
         }
         return Some(divergence);
     }
+    if permute::at_once(major, minor, pos) {
+        divergence.kind = Kind::Reordered { width: 2, several_threads: true };
+        return Some(divergence);
+    }
     let shifted = shift::find(major, minor, pos, alignment.options.k_shift);
     if let Some(permuted) = permute::find(major, minor, pos)
-        && permute::beats(permuted, shifted)
+        && (permute::beats(permuted, shifted) || permute::ends_with_the_rest(major, minor, pos, permuted))
     {
         divergence.kind = Kind::Reordered { width: permuted.width, several_threads: permuted.several_threads };
         return Some(divergence);
     }
     if let Some(shift) = shifted {
         apply(&mut divergence, shift);
+        if divergence.first.is_none() {
+            // Calls of other communicators in between may tell which of a run of equal calls it is.
+            let same = |found: &Deviation| found.exact && found.lacks() == shift.lacks && found.calls() == shift.calls;
+            divergence.first = deviates(alignment, comm, mismatch).filter(same).map(|found| found.pos);
+        }
         return Some(divergence);
     }
-    if let Some(deviation) = deviates(alignment, comm, mismatch) {
-        divergence.kind = if deviation.lacks { Kind::Lacks(deviation.calls) } else { Kind::Extra(deviation.calls) };
+    // Another call in the same place is what the mismatch says already, and one other argument at one site is no other call.
+    let same_call = major.at(pos).zip(minor.at(pos)).is_some_and(|(a, b)| {
+        let one_place = a.site != 0 && a.site == b.site;
+        one_place && a.call.op == b.call.op && (a.call.count == b.call.count || a.call.dtype == b.call.dtype)
+    });
+    let earlier = |found: &Deviation| {
+        let shifts = found.how != Departure::Instead && (!same_call || !found.by_own_past);
+        shifts || found.pos < pos
+    };
+    if let Some(deviation) = deviates(alignment, comm, mismatch).filter(earlier) {
+        divergence.kind =
+            if deviation.lacks() { Kind::Lacks(deviation.calls()) } else { Kind::Extra(deviation.calls()) };
         divergence.first = Some(deviation.pos);
         return Some(divergence);
     }
@@ -189,11 +215,28 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
     Some(divergence)
 }
 
+/// Calls that changed places, from different places of the program: one site may well pass other counts each time.
+fn exchanged(mismatch: &Mismatch, major: &Track<'_>, minor: &Track<'_>) -> Option<Permutation> {
+    let (a, b) = (major.at(mismatch.pos)?, minor.at(mismatch.pos)?);
+    // An object's length and bytes have one site and two types.
+    let other_place = mismatch.what <= What::Form || a.site != b.site || a.call.dtype != b.call.dtype;
+    permute::find(major, minor, mismatch.pos).filter(|found| {
+        mismatch.what != What::Splits && other_place && found.width <= MOST_EXCHANGED && found.agrees > 0
+    })
+}
+
 /// A member that left out or added calls, told by what ranks of other groups did at that place of their programs.
 fn deviates(alignment: &Alignment<'_>, comm: usize, mismatch: &Mismatch) -> Option<Deviation> {
     let members = mismatch.groups.iter().rev().filter_map(|group| alignment.track(comm, *group.first()?));
     let mut found = members.filter_map(|track| merged::deviation(alignment, track.rank));
-    found.find(|found| found.comm == comm && found.pos <= mismatch.pos)
+    // What broke the rounds of those who are right as well is the program's.
+    let right = mismatch.groups.first().and_then(|group| alignment.track(comm, *group.first()?));
+    let alone = |found: &Deviation| {
+        let usual = || right.and_then(|track| merged::from_own_past(alignment, track.rank));
+        !found.by_own_past
+            || usual().is_none_or(|usual| (usual.how, usual.comm, usual.pos) != (found.how, comm, found.pos))
+    };
+    found.find(|found| found.message.is_none() && found.comm == comm && found.pos <= mismatch.pos && alone(found))
 }
 
 fn apply(divergence: &mut Divergence, shift: Shift) {
@@ -233,7 +276,9 @@ fn other_code(
     if a.site == 0 || b.site == 0 || a.site == b.site {
         return false;
     }
-    let met = |site: u32| compared.met.iter().any(|met| met.0 == site);
+    // Groups of one kind run one program: what members of another group meet at is code as well.
+    let met =
+        |site: u32| compared.met.knows_site(site) || alignment.compared.iter().any(|other| other.met.knows_site(site));
     // Only the innermost functions tell other code from another line of the same function.
     alignment.tables.site_text(a.site) != alignment.tables.site_text(b.site) && (met(a.site) || met(b.site))
 }
@@ -389,10 +434,20 @@ fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
         alignment.states.get(shorter.stream)?.ended.as_ref()?;
         let deviation =
             merged::deviation(alignment, shorter.rank).filter(|found| found.comm == comm && found.pos < short)?;
-        Some((deviation.lacks, deviation.calls, deviation.pos))
+        let shifts = deviation.how != Departure::Instead && deviation.message.is_none();
+        shifts.then(|| (deviation.lacks(), deviation.calls(), deviation.pos))
     };
-    let (lacks, calls, first) = by_sites.or_else(of_program)?;
+    let is_shift = by_sites.is_some();
+    let (mut lacks, calls, first) = by_sites.or_else(of_program)?;
     let mut groups = vec![major, minor];
+    // How far members came says who was held where; who left the program is told by what each did at the first place.
+    if let Some(sides) = sides_at(tracks, &usable, first).filter(|_| is_shift) {
+        let odd = sides
+            .get(1)
+            .is_some_and(|side| side.iter().any(|&at| tracks.get(at).map(|track| track.rank) == Some(a.rank)));
+        lacks ^= odd;
+        groups = sides;
+    }
     let suspects = suspects(alignment, comm, &groups);
     let at = first_entry(alignment, tracks, &groups, first);
     groups.retain(|group| !group.is_empty());
@@ -409,4 +464,19 @@ fn by_length(alignment: &Alignment<'_>, comm: usize) -> Option<Divergence> {
         again: 0,
         pairs: Vec::new(),
     })
+}
+
+/// Members by what they meant at a position, if a real majority agrees and all others do.
+fn sides_at(tracks: &[Track<'_>], usable: &[usize], pos: u64) -> Option<Vec<Vec<usize>>> {
+    let mut sides: Vec<((u32, u32, u32), Vec<usize>)> = Vec::new();
+    for &at in usable {
+        let meaning = tracks.get(at)?.at(pos)?.meaning();
+        match sides.iter_mut().find(|(held, _)| *held == meaning) {
+            Some((_, members)) => members.push(at),
+            None => sides.push((meaning, vec![at])),
+        }
+    }
+    sides.sort_by_key(|(_, members)| (std::cmp::Reverse(members.len()), members.first().copied()));
+    let clear = sides.len() == 2 && sides.first().is_some_and(|side| side.1.len() * 2 > usable.len());
+    clear.then(|| sides.into_iter().map(|side| side.1).collect())
 }

@@ -130,6 +130,8 @@ pub struct CallText {
     pub frames: Vec<Frame>,
     /// Position on the communicator.
     pub seq: Option<u64>,
+    /// The collective of objects that it is a part of ('broadcast_object_list').
+    pub object: Option<&'static str>,
     /// Entered or issued, and not complete when last seen.
     pub pending: bool,
 }
@@ -143,6 +145,17 @@ pub struct Side {
     pub call: Option<CallText>,
     /// State in words where there is no call ('exited with code 0', 'in another call'); may be empty.
     pub state: String,
+}
+
+/// Members that made the same call near the place of a finding.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct WindowRow {
+    /// Position on the communicator.
+    pub position: u64,
+    /// Global ranks.
+    pub ranks: RankSet,
+    /// What they called.
+    pub call: CallText,
 }
 
 /// Where in the job's steps a position lies, if steps are known.
@@ -190,6 +203,8 @@ pub struct Finding {
     pub step: Option<StepPosition>,
     /// What each group of ranks did, majority first.
     pub sides: Vec<Side>,
+    /// What members called right before and right behind, by position.
+    pub window: Vec<WindowRow>,
     /// Ranks that probably went wrong; empty without a majority.
     pub suspects: RankSet,
     /// Ranks that wait.

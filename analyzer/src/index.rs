@@ -189,7 +189,7 @@ impl<'a> Index<'a> {
         let mut captured = false;
         for (&call, &progress) in stream.calls.iter().zip(&progress) {
             captured |= call.flags.contains(CallFlags::CAPTURED);
-            let step = steps.of_call(call);
+            let step = steps.certain(call);
             if call.op.kind() != OpKind::Collective || !takes_position(call) {
                 continue;
             }
@@ -259,13 +259,15 @@ impl<'a> Index<'a> {
         // A counter that starts at 0 behind a late attach, on a communicator that existed before, counts from the attach.
         let first_number = track.made.first().map(|span| span.0).or(calls.first().and_then(|(seq, _)| *seq));
         let from_attach = creation_unseen && first_number == Some(0);
-        if blind_start && (!is_counted || from_attach) {
+        // Without counters, what a gap took may have been the first calls here.
+        let lost_start = !calls.is_empty() && !is_counted && lost_between(stream, 0, first);
+        if blind_start && (!is_counted || from_attach) || lost_start {
             track.base = Base::Unknown;
         }
         if stream.in_parts && !calls.is_empty() {
             track.base = Base::Unknown;
         }
-        track.blind_before = blind_start || stream.in_parts || starts_expired(stream, first);
+        track.blind_before = blind_start || lost_start || stream.in_parts || starts_expired(stream, first);
         let mut next = 0;
         let mut last_enter = first;
         let mut left_out = 0_usize;

@@ -4,7 +4,7 @@ use rankdiff_trace::RankSet;
 
 use crate::align::Alignment;
 use crate::index::Progress;
-use crate::state::Activity;
+use crate::state::{Activity, RankState};
 use crate::waits::{Instance, Place, Waits};
 
 /// Ranks that are waited for and wait for nobody.
@@ -18,32 +18,72 @@ pub(crate) struct Late {
     pub(crate) facts: Vec<(RankSet, String)>,
     /// How long they are known to be missing, ns.
     pub(crate) by: i64,
+    /// All of them have been ended since.
+    pub(crate) ended: bool,
+    /// They did come, when others had given up waiting.
+    pub(crate) came: bool,
 }
 
-/// Long waits for ranks that are alive, in the order of severity of what those ranks do, then of time.
+/// Long waits for ranks that are alive, or were until something else ended them, in the order of severity of what those ranks do, then of time.
 pub(crate) fn find(alignment: &Alignment<'_>, waits: &Waits<'_>) -> Vec<Late> {
     let mut found: Vec<Late> = Vec::new();
     let mut order: Vec<usize> = (0..waits.instances.len()).collect();
     order.sort_by_key(|&at| waits.instances.get(at).map_or(i64::MAX, |instance| instance.since));
+    // Once a rank has failed, the others stop for that reason.
+    let failed = alignment.deaths.first(alignment).unwrap_or(i64::MAX);
     for at in order {
         let Some(instance) = waits.instances.get(at) else { continue };
         if matches!(instance.place, Place::Diverged(_) | Place::Behind(_)) {
             continue;
         }
+        // One of those that could send is enough: as long as one may be at work, nobody is late.
+        let may_work = |rank: u32| {
+            let state = alignment.state_of(rank);
+            state
+                .is_some_and(|state| matches!(state.activity(alignment.limit).0, Activity::Working | Activity::Unknown))
+        };
+        if instance.place == Place::FromAny && instance.lacking.iter().any(may_work) {
+            continue;
+        }
         for rank in instance.lacking.iter() {
-            let Some(state) = alignment.state_of(rank).filter(|state| !state.is_gone()) else { continue };
-            if waits.is_held(alignment, rank) || found.iter().any(|late| late.roots.contains(rank)) {
+            let stayed = |state: &&RankState<'_>| alignment.deaths.stayed(state);
+            let Some(state) = alignment.state_of(rank).filter(stayed) else { continue };
+            // What it is stuck in is told instead.
+            if waits.is_held(alignment, rank)
+                || waits.is_stuck(rank)
+                || found.iter().any(|late| late.roots.contains(rank))
+            {
                 continue;
             }
-            let by = state.horizon.saturating_sub(instance.since);
+            let came = came_at(alignment, instance, rank);
+            let until = if let Some(came) = came {
+                came
+            } else if state.is_gone() {
+                state.horizon.min(failed)
+            } else {
+                state.horizon
+            };
+            let by = until.saturating_sub(instance.since).min(seen_by_waiters(alignment, instance, rank));
             if by < alignment.limit {
                 continue;
             }
-            let (activity, facts) = state.activity(alignment.limit);
-            let late = match found.iter_mut().find(|late| late.instance == at && late.activity == activity) {
+            let (mut activity, facts) = state.activity(alignment.limit);
+            if came.is_some() {
+                activity = Activity::Working;
+            }
+            let same = |late: &&mut Late| (late.instance, late.activity, late.came) == (at, activity, came.is_some());
+            let late = match found.iter_mut().find(same) {
                 Some(late) => late,
                 None => {
-                    let new = Late { instance: at, roots: RankSet::new(), activity, facts: Vec::new(), by };
+                    let new = Late {
+                        instance: at,
+                        roots: RankSet::new(),
+                        activity,
+                        facts: Vec::new(),
+                        by,
+                        ended: true,
+                        came: came.is_some(),
+                    };
                     found.push(new);
                     let Some(late) = found.last_mut() else { continue };
                     late
@@ -51,6 +91,7 @@ pub(crate) fn find(alignment: &Alignment<'_>, waits: &Waits<'_>) -> Vec<Late> {
             };
             late.roots.insert(rank);
             late.by = late.by.max(by);
+            late.ended &= state.is_gone();
             for fact in facts {
                 match late.facts.iter_mut().find(|(_, text)| *text == fact) {
                     Some((ranks, _)) => {
@@ -63,6 +104,28 @@ pub(crate) fn find(alignment: &Alignment<'_>, waits: &Waits<'_>) -> Vec<Late> {
     }
     found.sort_by_key(|late| late.activity);
     found
+}
+
+/// When a rank entered the call after all, if somebody who waited there had ended by then.
+fn came_at(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Option<i64> {
+    let Place::Collective(pos) = instance.place else { return None };
+    let track = alignment.tracks(instance.comm?).iter().find(|track| track.rank == rank)?;
+    let came = alignment.entered(track.stream, track.at(pos)?.call);
+    let mut ends = instance.waiters.iter().filter_map(|waiter| alignment.states.get(waiter.stream)?.ended.as_ref());
+    ends.any(|ended| ended.0 < came).then_some(came)
+}
+
+/// How long a rank may be late at most, ns: where no call proves how its clock compares with a waiter's, it is those who
+/// wait that know how long, each by its own clock. A wall clock may be off by more than any limit.
+fn seen_by_waiters(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> i64 {
+    let stream = |rank: u32| alignment.attempt.streams.get(alignment.stream_of(rank)?);
+    let Some(own) = stream(rank) else { return i64::MAX };
+    let waiters = || instance.waiters.iter().filter_map(|waiter| Some((waiter, stream(waiter.rank)?)));
+    if waiters().any(|(_, stream)| stream.clock.is_proven_with(&own.clock)) {
+        return i64::MAX;
+    }
+    let own_wait = |rank: u32, since: i64| Some(alignment.state_of(rank)?.horizon.saturating_sub(since));
+    waiters().filter_map(|(waiter, _)| own_wait(waiter.rank, waiter.since)).max().unwrap_or(i64::MAX)
 }
 
 /// How long the waiters of an instance are known to wait, whoever they wait for.

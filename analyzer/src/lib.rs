@@ -4,9 +4,11 @@
 //!
 //! Data flow: traces -> `stream` with `clocks` (a stream per rank, one clock) -> `comms` (communicators joined) -> `index` and `rebase`
 //! (positions) -> `align` (compared position by position) -> `diverge` with `shift`, `permute`, `merged`, `steps`, `logical`
-//! (what a difference means) · `messages`, `creation` · `waits` (who waits for whom), with `queues` (what devices
-//! have queued) where the job is `quiet`, and `unjoined` (communicators nobody can compare) · `state`, `deaths`, `lateness` (what became
-//! of ranks) -> [`checks`] (findings) -> `verdict` (the decision list) -> [`finding::Report`] -> [`render`].
+//! (what a difference means) · `messages` with `wildcards`, `creation` · `waits` (who waits for whom) and their `circles`, with
+//! `stuck` (calls in which nobody is missing), `queues` (what devices have queued) where the job is `quiet`, and `unjoined`
+//! (communicators nobody can compare) · `state`, `deaths`, `lateness` (what became of ranks) -> [`checks`] (findings) -> `verdict` (the decision list) -> [`finding::Report`] -> [`render`].
+//!
+//! `standing` reads the alignment too: where ranks stand, without a verdict.
 //!
 //! Large jobs come as outlines: `outline` decides by digests what is decoded, and fills traces with it; `elision` is how what
 //! was not decoded stands where members are compared.
@@ -16,6 +18,7 @@
 
 mod align;
 pub mod checks;
+mod circles;
 mod clocks;
 mod common;
 mod comms;
@@ -33,6 +36,8 @@ mod lateness;
 mod logical;
 mod merged;
 mod messages;
+mod met;
+mod objects;
 pub mod options;
 mod outline;
 mod permute;
@@ -42,10 +47,12 @@ mod rebase;
 pub mod render;
 mod rendezvous;
 mod shift;
+pub mod standing;
 mod state;
 mod step_marks;
 mod steps;
 mod stream;
+mod stuck;
 mod tables;
 #[cfg(test)]
 mod testing;
@@ -54,12 +61,15 @@ mod unjoined;
 mod vectors;
 mod verdict;
 mod waits;
+mod wildcards;
+mod window;
 mod words;
 
 use rankdiff_trace::{ProcessTrace, StreamOutline};
 
 pub use finding::Report;
 pub use options::Options;
+pub use standing::{Query, Standing, standing, standing_of_outlines};
 
 /// Analyzes the traces of a job.
 pub fn analyze(traces: Vec<ProcessTrace>, options: &Options) -> Report {

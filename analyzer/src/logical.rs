@@ -37,15 +37,21 @@ pub(crate) fn find(alignment: &Alignment<'_>, comm: usize, compared: &Comparison
         let groups = groups_at(pos);
         let [(a, _), (b, _)] = groups.as_slice() else { return None };
         let run = pairs.get(&((*a).min(*b), (*a).max(*b))).copied().unwrap_or(0);
-        let met =
-            |meaning: &Meaning| compared.met.contains(meaning) || met_crosswise(alignment, comm, compared, *meaning);
+        // Only of members that were seen at a place together is it known that the place is common to them.
+        let there: Vec<usize> = groups.iter().flat_map(|group| group.1.iter().copied()).collect();
+        let met = |meaning: &Meaning| {
+            compared.met.holds(*meaning, there.iter().copied()) || met_crosswise(alignment, comm, compared, *meaning)
+        };
         let exclusive = met(a) && met(b);
         let same_site = a.0 == b.0;
         let op = tracks.iter().find_map(|track| track.at(pos)).map(|entry| entry.call.op)?;
         let reduces = matches!(op, Op::AllReduce | Op::Reduce | Op::ReduceScatter | Op::Scan | Op::Exscan);
         // Arguments with two names that are reduced into one number; gathering differently named parts is legal.
-        let names_mixed =
-            same_site && a.1 != 0 && b.1 != 0 && reduces && (exclusive || met_site(compared, a.0) || run > 1);
+        let names_mixed = same_site
+            && a.1 != 0
+            && b.1 != 0
+            && reduces
+            && (exclusive || compared.met.holds_site(a.0, &there) || run > 1);
         let sites_mixed = !same_site && (exclusive || (met(a) || met(b)) && run > 1);
         if !(names_mixed || sites_mixed || same_site && exclusive) {
             return None;
@@ -69,10 +75,6 @@ pub(crate) fn find(alignment: &Alignment<'_>, comm: usize, compared: &Comparison
             pairs: Vec::new(),
         })
     })
-}
-
-fn met_site(compared: &Comparison, site: u32) -> bool {
-    compared.met.iter().any(|met| met.0 == site)
 }
 
 /// Whether every member made calls of this meaning, if never at one position.

@@ -1,49 +1,182 @@
-//! One rank's collectives over all communicators in program order, against those of ranks in the same role.
+//! One rank's calls over all communicators in program order, against those of ranks in the same role, and against its own
+//! earlier rounds.
 //!
 //! A blocking rank that left a call out shows nothing on that communicator but an absence, and waits on another one. What
-//! ranks of other groups did at the same place of their programs tells whether a call is missing or the order is another.
-//! Ranks may legally do different things, so this only explains what is already known to be wrong.
+//! ranks of other groups did at the same place of their programs tells whether a call is missing or the order is another;
+//! of a rank that nobody shares a role with, what it did every round before. Ranks may legally do different things, so this
+//! only explains what is already known to be wrong.
 
-use rustc_hash::FxHashMap;
+use std::hash::{Hash as _, Hasher as _};
+
+use rankdiff_trace::{CallFlags, Op, OpKind};
+use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::align::Alignment;
-use crate::index::{Base, Entry, Track};
+use crate::index::{Base, Entry, Progress, Track, takes_position};
 use crate::shift;
 use crate::stream::RankStream;
+
+/// How a rank left the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It lacks so many calls.
+    Lacks(u64),
+    /// It made so many more.
+    Extra(u64),
+    /// It is held by a call that is nowhere in the program, where the others make another one.
+    Instead,
+}
 
 /// Where a rank left the program that others follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Deviation {
-    /// It lacks calls (else: it made more).
-    pub(crate) lacks: bool,
-    pub(crate) calls: u64,
-    /// The rank's communicator of the first such call, and the position there.
+    pub(crate) how: Departure,
+    /// The rank's communicator of the first such call, and the position there: of the call that the others make, or of the
+    /// first one too many.
     pub(crate) comm: usize,
     pub(crate) pos: u64,
+    /// That call is a send or a receive; the position is the one of the next collective then.
+    pub(crate) message: Option<Op>,
+    /// Which one it is of a run of equal calls is known.
+    pub(crate) exact: bool,
+    /// Only the rank's own earlier rounds say so.
+    pub(crate) by_own_past: bool,
+}
+
+impl Deviation {
+    /// Whether a call is missing that the others wait in.
+    pub(crate) fn lacks(&self) -> bool {
+        !matches!(self.how, Departure::Extra(_))
+    }
+
+    /// How many calls.
+    pub(crate) fn calls(&self) -> u64 {
+        calls_of(self.how)
+    }
 }
 
 /// Ranks that are compared with.
 const MOST: usize = 64;
+/// Longest period of a rank's own rounds that is looked for.
+const LONGEST_PERIOD: usize = 512;
+/// Rhythms of a rank's own calls that are tried.
+const MOST_RHYTHMS: usize = 16;
+/// Calls of a rank that are searched for its own rounds, the last ones.
+const LOOK_BACK: usize = 8192;
 
-/// The deviation of a rank, if at least two others went on alike where it did not, and agree with it again behind.
+/// What a comparison with the ranks of the same role says.
+enum Compared {
+    /// Somebody did all the same: the rank is at most behind.
+    Same,
+    Left(Deviation),
+    Unclear,
+}
+
+/// The deviation of a rank, if at least two others went on alike where it did not, and agree with it again behind; or, where
+/// there is nobody to compare it with, if it did the same in each of its own rounds before and again behind.
 pub(crate) fn deviation(alignment: &Alignment<'_>, rank: u32) -> Option<Deviation> {
+    let whole = is_whole(alignment);
+    // Groups of one kind that pass equal numbers of elements tell more; they need not.
+    for sizes in [true, false] {
+        if whole {
+            match against_others(alignment, rank, What { messages: true, sizes }) {
+                Compared::Same => return None,
+                Compared::Left(deviation) => return Some(deviation),
+                Compared::Unclear => {}
+            }
+        }
+        // Ranks of other stages of a pipeline send elsewhere and make the same collectives.
+        match against_others(alignment, rank, What { messages: false, sizes }) {
+            Compared::Left(deviation) => return Some(deviation),
+            Compared::Same => return against_own_past(alignment, rank, whole).filter(|found| found.message.is_some()),
+            Compared::Unclear => {}
+        }
+    }
+    against_own_past(alignment, rank, whole)
+}
+
+/// The deviation of a rank from its own rounds, whatever others did.
+pub(crate) fn from_own_past(alignment: &Alignment<'_>, rank: u32) -> Option<Deviation> {
+    against_own_past(alignment, rank, is_whole(alignment))
+}
+
+/// Whether every call was decoded: sends and receives have a place in the program only then.
+fn is_whole(alignment: &Alignment<'_>) -> bool {
+    !alignment.attempt.streams.iter().any(|stream| stream.trace.has_elided())
+}
+
+/// What of a program is compared.
+#[derive(Debug, Clone, Copy)]
+struct What {
+    /// Sends and receives as well.
+    messages: bool,
+    /// Numbers of elements, also where sites are known.
+    sizes: bool,
+}
+
+fn against_others(alignment: &Alignment<'_>, rank: u32, what: What) -> Compared {
     let mut roles = Roles::default();
-    let mine = Program::of(alignment, rank, &mut roles)?;
+    let Some(mine) = Program::of(alignment, rank, &mut roles, what) else { return Compared::Unclear };
     let mut parted: Vec<(usize, Program<'_>, usize)> = Vec::new();
     for stream in candidates(alignment, rank).take(MOST) {
-        let Some(other) = Program::of(alignment, stream.rank, &mut roles) else { continue };
+        let Some(other) = Program::of(alignment, stream.rank, &mut roles, what) else { continue };
         let Some((skip, ahead)) = mine.meet(&other) else { continue };
         let (own, theirs) = (mine.from(skip), other.from(ahead));
         let common = own.iter().zip(theirs).take_while(|(a, b)| a.key == b.key).count();
         if common == own.len() {
-            // Somebody did all the same: the rank is at most behind.
-            return None;
+            return Compared::Same;
         }
         if common < theirs.len() {
             parted.push((skip + common, other, ahead + common));
         }
     }
+    left(alignment, rank, &mut roles, &mine, parted).map_or(Compared::Unclear, Compared::Left)
+}
+
+/// How the rank left what those who agree with it the longest do; with each the place where they part in both programs.
+fn left(
+    alignment: &Alignment<'_>,
+    rank: u32,
+    roles: &mut Roles,
+    mine: &Program<'_>,
+    mut parted: Vec<(usize, Program<'_>, usize)>,
+) -> Option<Deviation> {
+    // Those who go on alike may yet play other roles: the ones that the rank agrees with again, over the most calls, tell.
+    let most = alignment.options.k_shift;
+    let told: Vec<Rejoined> = parted
+        .iter()
+        .filter_map(|(at, other, place)| {
+            let (how, matched, exact) = rejoined(mine, *at, other, *place, most)?;
+            let expected = other.calls.get(*place)?;
+            Some(Rejoined {
+                how,
+                at: *at,
+                key: expected.key,
+                role: expected.role,
+                message: expected.message,
+                matched,
+                exact,
+            })
+        })
+        .collect();
+    let agree = |one: &Rejoined| {
+        told.iter().filter(|other| (other.how, other.at, other.key) == (one.how, one.at, one.key)).count()
+    };
+    let best = told
+        .iter()
+        .filter(|one| agree(one) > 1)
+        .max_by_key(|one| (one.at as u64 + one.matched, std::cmp::Reverse(calls_of(one.how))));
+    if let Some(best) = best {
+        let odd = mine.calls.get(best.at)?;
+        let (comm, message) = match best.how {
+            Departure::Extra(_) => (odd.comm, odd.message),
+            _ => (roles.comm_of(alignment, rank, best.role)?, best.message),
+        };
+        return Some(Deviation { exact: best.exact, ..placed(mine, best.at, comm, message, best.how) });
+    }
     let longest = parted.iter().map(|one| one.0).max()?;
+    let nowhere = |key: u32| parted.iter().all(|(_, other, _)| other.calls.iter().all(|call| call.key != key));
+    let unknown = mine.calls.get(longest).filter(|call| nowhere(call.key)).map(|call| call.key);
     parted.retain(|one| one.0 == longest);
     let key_of = |(_, program, at): &(usize, Program<'_>, usize)| program.calls.get(*at).map(|call| call.key);
     let next = most_common(parted.iter().filter_map(key_of))?;
@@ -51,20 +184,134 @@ pub(crate) fn deviation(alignment: &Alignment<'_>, rank: u32) -> Option<Deviatio
     if parted.len() < 2 {
         return None;
     }
-    let (_, reference, place) = parted.iter().max_by_key(|one| one.1.calls.len() - one.2)?;
+    let expected = parted.first().and_then(|one| one.1.calls.get(one.2))?;
+    // A call that holds the rank shows nothing behind it.
+    let held = mine.calls.get(longest).filter(|call| call.entry.progress != Progress::Done)?;
+    if longest + 1 != mine.calls.len() {
+        return None;
+    }
+    let earlier = mine.calls.get(..longest).unwrap_or_default();
+    let made_before = earlier.iter().filter(|call| call.key == held.key).count();
+    let knows =
+        |program: &Program<'_>| mine.begins.iter().all(|begin| program.begins.iter().any(|other| other.2 == begin.2));
+    if unknown == Some(held.key) && made_before == 0 && parted.iter().filter(|one| knows(&one.1)).count() > 1 {
+        let comm = roles.comm_of(alignment, rank, expected.role)?;
+        return Some(placed(mine, longest, comm, expected.message, Departure::Instead));
+    }
+    // The same once more, of a call that does not come again.
+    let again = earlier.last().is_some_and(|call| call.key == held.key);
+    let comes = parted.iter().any(|(_, other, at)| other.from(*at).iter().any(|call| call.key == held.key));
+    let once = again && made_before == 1 && !comes;
+    once.then(|| placed(mine, longest, held.comm, held.message, Departure::Extra(1)))
+}
+
+/// How a program that parts from another one comes back to it, over how many calls, and whether the place is certain.
+fn rejoined(
+    mine: &Program<'_>,
+    at: usize,
+    other: &Program<'_>,
+    place: usize,
+    most: usize,
+) -> Option<(Departure, u64, bool)> {
     // Both from where they can be compared.
-    let begin = longest.min(*place);
-    let (own, theirs) = (mine.track(longest - begin), reference.track(place - begin));
-    let found = shift::find(&theirs, &own, begin as u64, alignment.options.k_shift)?;
-    let odd = if found.lacks { reference.calls.get(*place)? } else { mine.calls.get(longest)? };
-    // The call's communicator as this rank knows it: the one of the same role.
-    let comm = if found.lacks { roles.comm_of(alignment, rank, odd.role)? } else { odd.comm };
-    let before = mine.calls.iter().take(longest).rev().find(|call| call.comm == comm);
+    let begin = at.min(place);
+    let (own, theirs) = (mine.track(at - begin), other.track(place - begin));
+    if let Some(found) = shift::find(&theirs, &own, begin as u64, most) {
+        let how = if found.lacks { Departure::Lacks(found.calls) } else { Departure::Extra(found.calls) };
+        return Some((how, found.matched, found.first.is_some()));
+    }
+    // One call is another, and all that follows is the same.
+    let (own, theirs) = (mine.from(at + 1), other.from(place + 1));
+    let same = own.iter().zip(theirs).take_while(|(a, b)| a.key == b.key).count();
+    (same > 0 && same == own.len().min(theirs.len())).then_some((Departure::Instead, same as u64, true))
+}
+
+fn calls_of(how: Departure) -> u64 {
+    match how {
+        Departure::Lacks(calls) | Departure::Extra(calls) => calls,
+        Departure::Instead => 1,
+    }
+}
+
+/// A comparison with a rank that the program comes back to.
+struct Rejoined {
+    how: Departure,
+    /// Where the rank's program leaves the other's.
+    at: usize,
+    /// What the other one does there.
+    key: u32,
+    role: u32,
+    message: Option<Op>,
+    /// Calls that agree behind.
+    matched: u64,
+    exact: bool,
+}
+
+/// The deviation with the position on the rank's communicator.
+fn placed(mine: &Program<'_>, at: usize, comm: usize, message: Option<Op>, how: Departure) -> Deviation {
+    let before = mine.calls.iter().take(at).rev().find(|call| call.comm == comm && call.message.is_none());
     let pos = match before {
         Some(call) => call.entry.pos + 1,
         None => mine.begins.iter().find(|begin| begin.0 == comm).map_or(0, |begin| begin.1),
     };
-    Some(Deviation { lacks: found.lacks, calls: found.calls, comm, pos })
+    Deviation { how, comm, pos, message, exact: true, by_own_past: false }
+}
+
+/// The deviation of a rank from what it did itself in every round before, if it did so again behind.
+fn against_own_past(alignment: &Alignment<'_>, rank: u32, messages: bool) -> Option<Deviation> {
+    let mut roles = Roles::default();
+    let mine = Program::of(alignment, rank, &mut roles, What { messages, sizes: false })?;
+    let from = mine.calls.len().saturating_sub(LOOK_BACK);
+    let keys: Vec<u32> = mine.from(from).iter().map(|call| call.key).collect();
+    let tries = broken_rhythms(&keys).into_iter().filter_map(|(at, period)| {
+        // What the rank would have done had it gone on as before.
+        let mut expected = keys.get(..at)?.to_vec();
+        while expected.len() < keys.len() + period {
+            expected.push(*expected.get(expected.len().checked_sub(period)?)?);
+        }
+        let own = mine.track(from);
+        let model = own.entries.first()?;
+        let entry = |(pos, &key): (usize, &u32)| Entry { pos: pos as u64, sig: key, ..model.clone() };
+        let reference =
+            Track { entries: expected.iter().enumerate().map(entry).collect(), ..mine.track(mine.calls.len()) };
+        let found = shift::find(&reference, &own, at as u64, period)?;
+        // Without others to compare with, the rank's next round must be whole again, or hold it. Several calls too many are
+        // the beginning of a round as well, with another end of the last one.
+        let inside = |call: &Step<'_>| call.entry.progress == Progress::Pending && call.entry.call.exit.is_none();
+        let held = mine.calls.last().is_some_and(inside);
+        let several_too_many = !found.lacks && found.calls > 1;
+        if found.calls >= period as u64 || found.matched < period as u64 && (!held || several_too_many) {
+            return None;
+        }
+        let (odd, how) = if found.lacks {
+            (mine.calls.get(from + at - period)?, Departure::Lacks(found.calls))
+        } else {
+            (mine.calls.get(from + at)?, Departure::Extra(found.calls))
+        };
+        let deviation = placed(&mine, from + at, odd.comm, odd.message, how);
+        let exact = found.first.is_some();
+        Some((at as u64 + found.matched, Deviation { exact, by_own_past: true, ..deviation }))
+    });
+    // The rhythm that explains the most.
+    tries.max_by_key(|(explained, deviation)| (*explained, std::cmp::Reverse(deviation.calls()))).map(|best| best.1)
+}
+
+/// Where calls that repeat at least twice in whole cease to, and the period: for each period the first such place.
+fn broken_rhythms(keys: &[u32]) -> Vec<(usize, usize)> {
+    let first_break = |period: usize| {
+        let mut run = 0;
+        for at in period..keys.len() {
+            if keys.get(at) == keys.get(at - period) {
+                run += 1;
+            } else if run >= period {
+                return Some((at, period));
+            } else {
+                run = 0;
+            }
+        }
+        None
+    };
+    (2..=LONGEST_PERIOD.min(keys.len() / 2)).filter_map(first_break).take(MOST_RHYTHMS).collect()
 }
 
 /// Ranks whose programs are known: where calls were not decoded, those that have the most of them first.
@@ -94,6 +341,10 @@ struct Step<'a> {
     comm: usize,
     role: u32,
     key: u32,
+    /// Which of the two, of a send or a receive.
+    message: Option<Op>,
+    /// Place in the program: time, and what orders calls of one time.
+    order: (u64, u64, u64),
 }
 
 struct Program<'a> {
@@ -103,9 +354,9 @@ struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    /// The collectives of a rank in the order of entry; `None` where the record is not whole. Where not every call was
-    /// decoded, those behind the last that was not.
-    fn of(alignment: &Alignment<'a>, rank: u32, roles: &mut Roles) -> Option<Program<'a>> {
+    /// The collectives of a rank, and its messages if wanted, in the order of entry; `None` where the record is not whole.
+    /// Where not every call was decoded, those behind the last that was not.
+    fn of(alignment: &Alignment<'a>, rank: u32, roles: &mut Roles, what: What) -> Option<Program<'a>> {
         let at = alignment.stream_of(rank)?;
         let stream = alignment.attempt.streams.get(at)?;
         if stream.has_gaps() {
@@ -126,11 +377,15 @@ impl<'a> Program<'a> {
             }
             begins.push((comm, track.first().unwrap_or(0), role));
             for entry in track.entries.get(first..).unwrap_or_default() {
-                let key = roles.key((role, entry.sig, entry.site, entry.label));
-                calls.push(Step { entry: entry.clone(), comm, role, key });
+                let key = roles.key(meaning(role, entry, what.sizes));
+                let order = (entry.call.enter, 0, entry.call.thread_seq);
+                calls.push(Step { entry: entry.clone(), comm, role, key, message: None, order });
             }
         }
-        calls.sort_by_key(|step| (step.entry.call.enter, step.entry.call.thread_seq));
+        if what.messages {
+            calls.extend(sent(alignment, at, &played, roles));
+        }
+        calls.sort_by_key(|step| step.order);
         if let Some(known) = known {
             calls.retain(|step| step.entry.call.enter >= known);
             for begin in &mut begins {
@@ -201,12 +456,54 @@ impl<'a> Program<'a> {
     }
 }
 
+/// What a collective is in the program. Groups of one kind need not pass equal numbers of elements (an object is as long as
+/// it is), so where sites are known these may be left out.
+fn meaning(role: u32, entry: &Entry<'_>, sizes: bool) -> (u32, u32, u32, u32, u64) {
+    if sizes || entry.site == 0 {
+        return (role, entry.sig, entry.site, entry.label, 0);
+    }
+    let mut hasher = FxHasher::default();
+    (entry.call.op, &entry.call.dtype).hash(&mut hasher);
+    (role, u32::MAX, entry.site, entry.label, hasher.finish())
+}
+
+/// A rank's sends and receives on communicators whose roles are known. Inside a batch they have no order, so they get one.
+fn sent<'a>(alignment: &Alignment<'a>, at: usize, played: &[(usize, u32)], roles: &mut Roles) -> Vec<Step<'a>> {
+    let mut steps: Vec<Step<'a>> = Vec::new();
+    let Some(stream) = alignment.attempt.streams.get(at) else { return steps };
+    let progress = alignment.index.progress.get(at).map_or(&[][..], Vec::as_slice);
+    let mut batches: FxHashMap<(u32, u32), u64> = FxHashMap::default();
+    for (&call, &progress) in stream.calls.iter().zip(progress) {
+        if call.op.kind() != OpKind::PointToPoint || !takes_position(call) {
+            continue;
+        }
+        let Some(comm) = alignment.comms.of(at, call.comm) else { continue };
+        let Some(&(_, role)) = played.iter().find(|(held, _)| *held == comm) else { continue };
+        let site = alignment.index.sites.get(at).and_then(|sites| sites.get(&call.site)).copied().unwrap_or(0);
+        let peer = call.peer.map_or(u32::MAX, |peer| peer.saturating_mul(2)) | u32::from(call.op == Op::Send);
+        let tag = call.tag.map_or(0, |tag| tag as u32);
+        // What is sent may be of another size on each edge; without sites it is all that tells calls apart.
+        let size = if site == 0 { call.count.map_or(1, |count| count.saturating_add(2)) } else { 0 };
+        let key = roles.key((role, peer, site, tag, size));
+        let grouped = call.flags.contains(CallFlags::GROUPED) && call.group != 0;
+        let order = if grouped {
+            let begun = *batches.entry((call.thread, call.group)).or_insert(call.enter);
+            (begun, u64::from(peer) + 1, u64::from(tag))
+        } else {
+            (call.enter, 0, call.thread_seq)
+        };
+        let entry = Entry { pos: 0, call, sig: key, site, label: 0, step: None, progress };
+        steps.push(Step { entry, comm, role, key, message: Some(call.op), order });
+    }
+    steps
+}
+
 /// What communicators are for, so that one rank's compares with another's: the first of its tensor groups, the second
 /// group that nobody named.
 #[derive(Default)]
 struct Roles {
     roles: FxHashMap<(u8, String, usize), u32>,
-    keys: FxHashMap<(u32, u32, u32, u32), u32>,
+    keys: FxHashMap<(u32, u32, u32, u32, u64), u32>,
 }
 
 impl Roles {
@@ -233,7 +530,7 @@ impl Roles {
         found
     }
 
-    fn key(&mut self, parts: (u32, u32, u32, u32)) -> u32 {
+    fn key(&mut self, parts: (u32, u32, u32, u32, u64)) -> u32 {
         let next = self.keys.len() as u32 + 1;
         *self.keys.entry(parts).or_insert(next)
     }

@@ -1,15 +1,15 @@
 //! Point-to-point: sends and receives paired per communicator, source, destination and tag, in order.
 //!
-//! Inside a batch sends and receives to different peers have no order, and pairing per channel needs none. Receives from
-//! any source or with any tag cannot be paired here; what a wildcard could have taken is not judged.
+//! Inside a batch sends and receives to different peers have no order, and pairing per channel needs none. Channels from
+//! which a receive from any source or with any tag could have drawn are judged apart (`wildcards`).
 
 use std::collections::BTreeMap;
 
-use rankdiff_trace::{Basic, Call, CallFlags, Elements, Op, OpKind, Semantics, TypeTable, Unit};
-use rustc_hash::FxHashSet;
+use rankdiff_trace::{Basic, Call, CallFlags, Completion, Elements, Op, OpKind, RankSet, Semantics, TypeTable, Unit};
 
 use crate::align::Alignment;
 use crate::index::{Progress, takes_position};
+use crate::wildcards::{self, Inbox, Open};
 
 /// One end of a message.
 #[derive(Debug, Clone, Copy)]
@@ -45,8 +45,14 @@ pub(crate) struct Messages<'a> {
     pub(crate) misfits: Vec<Misfit<'a>>,
     /// First call without a partner of each channel.
     pub(crate) singles: Vec<Single<'a>>,
+    /// Receives from any source for which there is no message.
+    pub(crate) from_any: Vec<Open<'a>>,
     /// Messages that were paired, decoded or not.
     pub(crate) paired: u64,
+    /// How long one end of a complete message has waited for the other at most, ns.
+    pub(crate) longest: i64,
+    /// Of each channel the first message that has both ends and is not complete where it is received: communicator, ends.
+    pub(crate) open: Vec<(usize, End<'a>, End<'a>)>,
 }
 
 /// Communicator, source, destination (global ranks), tag.
@@ -55,7 +61,7 @@ type Channel = (usize, u32, u32, Option<i64>);
 pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
     let mut sends: BTreeMap<Channel, Vec<End<'a>>> = BTreeMap::new();
     let mut recvs: BTreeMap<Channel, Vec<End<'a>>> = BTreeMap::new();
-    let mut wild: FxHashSet<(usize, u32)> = FxHashSet::default();
+    let mut inboxes: BTreeMap<(usize, u32), Inbox<'a>> = BTreeMap::new();
     for (at, stream) in alignment.attempt.streams.iter().enumerate() {
         let progress = alignment.index.progress.get(at).map_or(&[][..], Vec::as_slice);
         for (&call, &progress) in stream.calls.iter().zip(progress) {
@@ -63,20 +69,18 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
                 continue;
             }
             let Some(comm_at) = alignment.comms.of(at, call.comm) else { continue };
-            let any = CallFlags::ANY_SOURCE;
-            if call.flags.contains(any) || call.flags.contains(CallFlags::ANY_TAG) || call.peer.is_none() {
-                if call.op == Op::Recv {
-                    wild.insert((comm_at, stream.rank));
-                }
-                continue;
-            }
             let Some(comm) = alignment.comm(comm_at) else { continue };
             // Without the members nobody knows who the peer is.
             if comm.is_unjoined(alignment.attempt.world) {
                 continue;
             }
-            let peer = comm.global(call.peer.unwrap_or_default());
+            let peer = call.peer.map(|peer| comm.global(peer));
             let end = End { stream: at, rank: stream.rank, call, progress };
+            if wildcards::is_wild(call) {
+                inboxes.entry((comm_at, stream.rank)).or_default().receive(end, peer);
+                continue;
+            }
+            let Some(peer) = peer else { continue };
             match call.op {
                 Op::Send => sends.entry((comm_at, stream.rank, peer, call.tag)).or_default().push(end),
                 _ => recvs.entry((comm_at, peer, stream.rank, call.tag)).or_default().push(end),
@@ -88,9 +92,13 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
     channels.sort_unstable();
     channels.dedup();
     for channel in channels {
-        let (comm, source, destination, _) = channel;
-        let is_wild = wild.contains(&(comm, destination));
-        if is_wild || !is_whole(alignment, source) || !is_whole(alignment, destination) {
+        let (comm, source, destination, tag) = channel;
+        if let Some(inbox) = inboxes.get_mut(&(comm, destination)).filter(|inbox| inbox.draws(source, tag)) {
+            inbox.sent(source, tag, sends.remove(&channel).unwrap_or_default());
+            recvs.remove(&channel).unwrap_or_default().into_iter().for_each(|end| inbox.receive(end, Some(source)));
+            continue;
+        }
+        if !is_whole(alignment, source) || !is_whole(alignment, destination) {
             continue;
         }
         let out = sends.remove(&channel).unwrap_or_default();
@@ -105,7 +113,16 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
             found.paired += paired as u64;
             (out.iter().zip(&incoming).collect(), out.get(paired).or(incoming.get(paired)))
         };
+        let mut told = false;
         for (send, recv) in pairs {
+            found.longest = found.longest.max(waited(alignment, send, recv));
+            // A receive that nobody saw complete may be; a send may be complete before its message has arrived.
+            if !told && recv.progress == Progress::Pending && send.progress != Progress::Unknown {
+                told = true;
+                if misfit(alignment, comm, send, recv).is_none() {
+                    found.open.push((comm, *send, *recv));
+                }
+            }
             if let Some(what) = misfit(alignment, comm, send, recv)
                 && found.misfits.len() < 1024
             {
@@ -117,7 +134,35 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
             found.singles.push(Single { comm, end, peer });
         }
     }
+    if !inboxes.is_empty() {
+        let counted = |rank: u32| is_whole(alignment, rank) && !is_elided(alignment, rank);
+        let ranks = alignment.attempt.streams.iter().map(|stream| stream.rank);
+        let whole: RankSet = ranks.filter(|&rank| counted(rank)).collect();
+        for (&(comm, destination), inbox) in &inboxes {
+            let (mut singles, mut open) = inbox.unmatched(alignment, comm, destination, &whole);
+            found.singles.append(&mut singles);
+            found.from_any.append(&mut open);
+        }
+    }
     found
+}
+
+/// How long the end that came first has waited for the other one, ns.
+fn waited(alignment: &Alignment<'_>, send: &End<'_>, recv: &End<'_>) -> i64 {
+    if send.progress != Progress::Done || recv.progress != Progress::Done {
+        return 0;
+    }
+    let entered = |end: &End<'_>| alignment.entered(end.stream, end.call);
+    let (first, last) = if entered(send) <= entered(recv) { (send, recv) } else { (recv, send) };
+    let streams = &alignment.attempt.streams;
+    let (Some(own), Some(other)) = (streams.get(first.stream), streams.get(last.stream)) else { return 0 };
+    let doubt = own.clock.doubt_between(first.call.enter, &other.clock, last.call.enter);
+    // Whatever ended before the other end came was buffered and has not waited for it.
+    let ended = match first.call.completion {
+        Completion::At(at) => own.time(at),
+        _ => first.call.exit.map_or(i64::MAX, |exit| own.time(exit)),
+    };
+    entered(last).min(ended).saturating_sub(entered(first)).saturating_sub(doubt).max(0)
 }
 
 /// A channel of which not every call was decoded: its last ones, by their numbers.
@@ -171,6 +216,11 @@ fn misfit(alignment: &Alignment<'_>, comm: usize, send: &End<'_>, recv: &End<'_>
         && is_basic(&out, &incoming)
     {
         return Some("dtype");
+    }
+    // Packing adds what it likes to the size.
+    let packed = |elements: &Elements| elements.unit == Unit::Basic(Basic::Packed);
+    if packed(&out) != packed(&incoming) {
+        return None;
     }
     let (sent, room) = (out.bytes()?, incoming.bytes()?);
     let exact = alignment.comm(comm).is_some_and(|comm| comm.semantics.contains(Semantics::P2P_SIZE_EXACT));

@@ -47,6 +47,18 @@ pub(crate) fn find(major: &Track<'_>, minor: &Track<'_>, visible: u64) -> Option
     None
 }
 
+/// Whether one of two ranks made its calls at a position and the next from two threads, the second before the first had
+/// returned, and the second is what the other rank calls here: where calls block nobody gets to show more of the order.
+pub(crate) fn at_once(major: &Track<'_>, minor: &Track<'_>, pos: u64) -> bool {
+    let crossed = |one: &Track<'_>, other: &Track<'_>| {
+        let (Some(own), Some(next), Some(theirs)) = (one.at(pos), one.at(pos + 1), other.at(pos)) else { return false };
+        own.call.thread != next.call.thread
+            && own.call.exit.is_none_or(|exit| exit > next.call.enter)
+            && next.meaning() == theirs.meaning()
+    };
+    crossed(minor, major) || crossed(major, minor)
+}
+
 /// Calls from a position on that mean the same on both, without a break.
 fn agreement(major: &Track<'_>, minor: &Track<'_>, from: u64) -> u64 {
     let alike = |pos: u64| major.at(pos).zip(minor.at(pos)).is_some_and(|(a, b)| a.meaning() == b.meaning());
@@ -63,6 +75,18 @@ pub(crate) fn beats(permutation: Permutation, shift: Option<Shift>) -> bool {
     })
 }
 
+/// Whether both records end with the window, and the calls at the end of the minority's do not follow one another in the
+/// majority's: a shift would have the next round of a loop there, whose beginning follows its end.
+pub(crate) fn ends_with_the_rest(major: &Track<'_>, minor: &Track<'_>, visible: u64, permutation: Permutation) -> bool {
+    let end = visible + permutation.width;
+    if major.end() != end || minor.end() != end || permutation.width < 2 {
+        return false;
+    }
+    let (Some(last), Some(before)) = (minor.at(end - 1), minor.at(end - 2)) else { return false };
+    let pairs = major.entries.iter().zip(major.entries.iter().skip(1));
+    !pairs.into_iter().any(|(one, next)| one.meaning() == before.meaning() && next.meaning() == last.meaning())
+}
+
 fn threads(major: &Track<'_>, minor: &Track<'_>, visible: u64, width: u64) -> bool {
     let several = |track: &Track<'_>| {
         let mut ids: Vec<u32> =
@@ -76,7 +100,7 @@ fn threads(major: &Track<'_>, minor: &Track<'_>, visible: u64, width: u64) -> bo
 
 #[cfg(test)]
 mod tests {
-    use super::{beats, find};
+    use super::{beats, ends_with_the_rest, find};
     use crate::shift;
     use crate::testing::track;
 
@@ -108,6 +132,17 @@ mod tests {
             (track(&format!("{0}y{0}", "x".repeat(20))), track(&format!("{}y{}", "x".repeat(19), "x".repeat(20))));
         let found = find(&a, &b, 19).expect("a permutation");
         assert!(!beats(found, shift::find(&a, &b, 19, 64)));
+    }
+
+    #[test]
+    fn a_call_that_was_put_off_to_the_end_is_no_missing_one() {
+        let (a, b) = (track("abcde"), track("bcdea"));
+        let found = find(&a, &b, 0).expect("a permutation");
+        assert!(ends_with_the_rest(&a, &b, 0, found));
+        // The next round begins with it.
+        let (a, b) = (track("abcabc"), track("abcbca"));
+        let found = find(&a, &b, 3).expect("a permutation");
+        assert!(!ends_with_the_rest(&a, &b, 3, found));
     }
 
     #[test]

@@ -5,10 +5,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
 use rankdiff_trace::{CallFlags, Op, OpKind, RankSet, Semantics};
 
 use crate::align::{Alignment, synchronises};
 use crate::index::takes_position;
+use crate::stream::RankStream;
 
 /// What a rank does next.
 #[derive(Debug, Clone, Copy)]
@@ -20,9 +23,25 @@ enum Action {
     Sync(usize, u64),
 }
 
+/// Who waits for ever if nothing is buffered.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    /// Sends in a circle of ranks that wait for one another.
+    pub(crate) sends: Vec<HeldSend>,
+    /// Ranks in such a circle that wait in something else.
+    pub(crate) others: RankSet,
+}
+
+impl Held {
+    /// The ranks that send.
+    pub(crate) fn senders(&self) -> RankSet {
+        self.sends.iter().map(|send| send.rank).collect()
+    }
+}
+
 /// A rank whose send waits for ever if nothing is buffered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct HeldSend {
     pub(crate) rank: u32,
     pub(crate) comm: usize,
     pub(crate) stream: usize,
@@ -30,13 +49,13 @@ pub(crate) struct Held {
     pub(crate) call: usize,
 }
 
-/// The ranks that hang in a send if no send is buffered; empty if the job does not rely on buffers, or cannot be judged.
-pub(crate) fn held(alignment: &Alignment<'_>) -> Vec<Held> {
+/// Who hangs if no send is buffered; nobody if the job does not rely on buffers, or cannot be judged.
+pub(crate) fn held(alignment: &Alignment<'_>) -> Held {
     if alignment.divergences.iter().any(|one| one.open) || !alignment.waits.instances.is_empty() || !is_whole(alignment)
     {
-        return Vec::new();
+        return Held::default();
     }
-    let Some(mut replay) = Replay::of(alignment) else { return Vec::new() };
+    let Some(mut replay) = Replay::of(alignment) else { return Held::default() };
     replay.run();
     replay.held()
 }
@@ -52,6 +71,11 @@ fn is_whole(alignment: &Alignment<'_>) -> bool {
     whole && streams.len() == world
 }
 
+/// Whether calls of a rank come from several threads.
+fn has_threads(stream: &RankStream<'_>) -> bool {
+    stream.calls.windows(2).any(|pair| matches!(pair, [a, b] if a.thread != b.thread))
+}
+
 /// Communicator, source, destination, tag.
 type Channel = (usize, u32, u32, Option<i64>);
 
@@ -63,6 +87,8 @@ struct Replay {
     channels: Vec<Channel>,
     /// Per channel: sends and receives posted.
     posted: Vec<(u64, u64)>,
+    /// Per channel: receives that there are in all.
+    receives: Vec<u64>,
     /// Members of each communicator, and how many have come to each position.
     members: Vec<Vec<u32>>,
     arrived: BTreeMap<(usize, u64), u64>,
@@ -78,10 +104,15 @@ impl Replay {
             next: vec![0; alignment.attempt.streams.len()],
             channels: Vec::new(),
             posted: Vec::new(),
+            receives: Vec::new(),
             members: alignment.comms.list.iter().map(|comm| comm.members.clone()).collect(),
             arrived: BTreeMap::new(),
         };
         let mut any_send = false;
+        // What threads of one rank do has no order.
+        if alignment.attempt.streams.iter().any(has_threads) {
+            return None;
+        }
         for (at, stream) in alignment.attempt.streams.iter().enumerate() {
             let mut program = Vec::new();
             let mut positions: BTreeMap<usize, u64> = BTreeMap::new();
@@ -135,6 +166,7 @@ impl Replay {
             }
             replay.programs.push(program);
         }
+        replay.receives = counts.iter().map(|count| count.1).collect();
         any_send.then_some(replay)
     }
 
@@ -203,27 +235,62 @@ impl Replay {
         }
     }
 
-    /// Ranks that hang in a send to one that hangs in a send, and so on in a circle.
-    fn held(&self) -> Vec<Held> {
-        let mut held: Vec<(Held, u32)> = (0..self.next.len())
-            .filter_map(|at| {
-                let (Action::Send(channel, ..), call) = self.program_at(at)? else { return None };
-                let &(comm, _, peer, _) = self.channels.get(channel)?;
-                Some((Held { rank: *self.ranks.get(at)?, comm, stream: at, call }, peer))
-            })
-            .collect();
-        loop {
-            let ranks: RankSet = held.iter().map(|(held, _)| held.rank).collect();
-            let before = held.len();
-            held.retain(|(_, peer)| ranks.contains(*peer));
-            if held.len() == before {
-                return held.into_iter().map(|(held, _)| held).collect();
+    /// The sends that hang in circles. Whoever is in no circle only waits for one.
+    fn held(&self) -> Held {
+        let mut graph: DiGraph<(), ()> = DiGraph::new();
+        let ranks: Vec<NodeIndex> = self.next.iter().map(|_| graph.add_node(())).collect();
+        let node_of = |rank: u32| self.ranks.binary_search(&rank).ok().and_then(|at| ranks.get(at).copied());
+        let mut syncs: BTreeMap<(usize, u64), NodeIndex> = BTreeMap::new();
+        for (at, &own) in ranks.iter().enumerate() {
+            let channel = |channel: usize| self.channels.get(channel).copied();
+            let to = match self.program_at(at) {
+                Some((Action::Send(id, ..), _)) => channel(id).and_then(|channel| node_of(channel.2)),
+                Some((Action::Recv(id, ..), _)) => channel(id).and_then(|channel| node_of(channel.1)),
+                Some((Action::Sync(comm, pos), _)) => {
+                    Some(*syncs.entry((comm, pos)).or_insert_with(|| graph.add_node(())))
+                }
+                None => None,
+            };
+            if let Some(to) = to {
+                graph.add_edge(own, to, ());
             }
         }
+        for (&(comm, pos), &node) in &syncs {
+            let arrived =
+                |at: usize| matches!(self.program_at(at), Some((Action::Sync(c, p), _)) if (c, p) == (comm, pos));
+            for &rank in self.members.get(comm).map_or(&[][..], Vec::as_slice) {
+                // Whoever is gone past it has been there.
+                let absent =
+                    self.ranks.binary_search(&rank).ok().filter(|&at| self.program_at(at).is_some() && !arrived(at));
+                if let Some(&to) = absent.and_then(|at| ranks.get(at)) {
+                    graph.add_edge(node, to, ());
+                }
+            }
+        }
+        let mut found = Held::default();
+        for component in tarjan_scc(&graph) {
+            let circle = component.len() > 1 || component.iter().any(|&node| graph.find_edge(node, node).is_some());
+            let inside = component.iter().map(|node| node.index()).filter(|_| circle);
+            for at in inside.filter(|&at| at < self.next.len()) {
+                let Some(rank) = self.ranks.get(at).copied() else { continue };
+                match self.program_at(at) {
+                    // What is never received at all is no matter of order.
+                    Some((Action::Send(channel, count, _), call))
+                        if self.receives.get(channel).is_some_and(|&receives| receives >= count) =>
+                    {
+                        let comm = self.channels.get(channel).map_or(0, |channel| channel.0);
+                        found.sends.push(HeldSend { rank, comm, stream: at, call });
+                    }
+                    _ => {
+                        found.others.insert(rank);
+                    }
+                }
+            }
+        }
+        if found.sends.is_empty() {
+            return Held::default();
+        }
+        found.sends.sort_by_key(|send| send.rank);
+        found
     }
-}
-
-/// The ranks of a result.
-pub(crate) fn ranks(held: &[Held]) -> RankSet {
-    held.iter().map(|held| held.rank).collect()
 }

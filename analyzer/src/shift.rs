@@ -107,8 +107,9 @@ fn test(major: &Track<'_>, minor: &Track<'_>, visible: u64, parted: u64, calls: 
     }
     let behind = visible - parted;
     let explained_behind = behind > 0 && (parted..visible).all(|pos| agrees(pos) != Some(false));
-    // Between the beginning and what shows, enough calls must say so: one odd site is no shift.
-    let behind_tells = explained_behind && behind >= 2;
+    // Between the beginning and what shows, enough calls must say so: one odd site is no shift, and neither is a place so
+    // far off that hardly a pair of calls lies on one another.
+    let behind_tells = explained_behind && (parted..visible).filter(|&pos| agrees(pos) == Some(true)).count() >= 2;
     // So many longer shifts are tried that a few calls agree by chance somewhere: several kinds of calls must, and as many
     // as are said to be missing or too many.
     let ahead_tells = ahead >= calls && (kinds.len() > 1 || calls == 1);

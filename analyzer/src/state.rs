@@ -178,6 +178,50 @@ impl<'a> RankState<'a> {
     }
 }
 
+impl RankState<'_> {
+    /// The thread that speaks for the rank.
+    pub(crate) fn main_thread(&self) -> Option<&ThreadState> {
+        let named = self.threads.iter().find(|thread| thread.name == "main");
+        named.or(self.threads.first().filter(|_| self.threads.len() == 1)).copied()
+    }
+
+    /// Whether nothing of the rank moves or waits for something outside the job: its main thread sleeps on a lock or a
+    /// queue, or has been inside one call on a file all the time, and no other thread works.
+    pub(crate) fn rests(&self, limit: i64) -> bool {
+        let Some(main) = self.main_thread() else { return false };
+        let since = main.since_ms.map(|since| main.at.saturating_sub(since.saturating_mul(1_000_000)));
+        let long = since.is_some_and(|since| i64::try_from(since).unwrap_or(i64::MAX) >= limit);
+        let in_one_call = in_file(main) && main.state == "disk_sleep" && main.io.is_empty() && main.children.is_none();
+        let asleep = thread_activity(main, limit) == Activity::Asleep && !waits_outside(main);
+        let alone = self.threads.iter().filter(|thread| !std::ptr::eq(**thread, main));
+        let idle =
+            |thread: &&ThreadState| matches!(thread_activity(thread, limit), Activity::Asleep | Activity::Unknown);
+        long && (asleep || in_one_call)
+            && alone.copied().all(|thread| idle(&thread))
+            && self.life != Some(&Life::Running)
+    }
+}
+
+/// Whether a thread waits for what may come from outside the job: requests, other machines.
+fn waits_outside(thread: &ThreadState) -> bool {
+    let calls = [
+        "accept",
+        "accept4",
+        "epoll_wait",
+        "epoll_pwait",
+        "epoll_pwait2",
+        "poll",
+        "ppoll",
+        "select",
+        "pselect6",
+        "recvfrom",
+        "recvmsg",
+        "recvmmsg",
+    ];
+    calls.contains(&thread.syscall.as_str()) && !thread.device.starts_with("pipe:")
+        || thread.device.starts_with("socket:")
+}
+
 fn latest_threads(threads: &[ThreadState]) -> Vec<&ThreadState> {
     let mut latest: Vec<&ThreadState> = Vec::new();
     for thread in threads {

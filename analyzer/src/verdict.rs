@@ -7,6 +7,7 @@ use crate::align::Alignment;
 use crate::checks::{Raw, Rule};
 use crate::finding::{Class, Confidence, Coverage, Finding, Report, Severity};
 use crate::unjoined::Unjoined;
+use crate::window;
 use crate::words::counted;
 
 /// Findings that are kept, the verdict's first.
@@ -29,7 +30,11 @@ pub(crate) fn decide(alignment: &Alignment<'_>, mut raws: Vec<Raw>) -> Vec<Findi
     // Warnings stand behind errors, whatever the list says of their order.
     kept.sort_by_key(|raw| (std::cmp::Reverse(raw.finding.severity), order(raw), raw.at));
     kept.truncate(MOST);
-    kept.into_iter().map(|raw| raw.finding).collect()
+    let with_window = |Raw { comm, mut finding, .. }: Raw| {
+        finding.window = comm.map(|comm| window::around(alignment, comm, &finding)).unwrap_or_default();
+        finding
+    };
+    kept.into_iter().map(with_window).collect()
 }
 
 /// Place in the decision list. A difference that leaves ranks waiting was there before they died of it.
@@ -86,6 +91,12 @@ fn explains(alignment: &Alignment<'_>, held: &Raw, raw: &Raw) -> bool {
     }
     if !held.open {
         return false;
+    }
+    // Those who went wrong wait in calls that nobody else was to make.
+    let waiters = &raw.finding.direct_victims;
+    let alone = raw.rule == Rule::Wait && !waiters.is_empty() && waiters.is_subset(&held.roots);
+    if alone && matches!(held.rule, Rule::Differ | Rule::Cycle | Rule::Creation) {
+        return true;
     }
     let (direct, transitive) = alignment.waits.victims(&held.roots);
     let explained = held.roots.union(&direct).union(&transitive).union(&held.finding.waiting);

@@ -5,15 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use petgraph::algo::tarjan_scc;
-use petgraph::graph::{DiGraph, NodeIndex};
-use rankdiff_trace::{Call, Life, RankSet, Semantics};
+use rankdiff_trace::{Call, CallFlags, Life, OpKind, RankSet, Semantics};
+use rustc_hash::FxHashSet;
 
 use crate::align::{Alignment, synchronises};
-use crate::creation::{self, Caller, Creation};
+use crate::circles;
+pub(crate) use crate::circles::Cycle;
+use crate::creation::{Caller, Creation};
 use crate::diverge::Kind;
 use crate::index::{Base, Progress, Track};
 use crate::queues::{self, At, Stopped};
+use crate::state::{How, RankState};
+use crate::stuck;
+pub(crate) use crate::stuck::{Stuck, Transfer};
 use crate::unjoined::{self, joined};
 
 /// Where something is waited for.
@@ -31,6 +35,8 @@ pub(crate) enum Place {
     Message(usize),
     /// A send or receive whose partner is queued behind something else.
     Transfer,
+    /// A receive from whoever sends: one of those that it lacks is enough.
+    FromAny,
     /// A call on a communicator whose members are not known.
     Unjoined,
 }
@@ -68,33 +74,26 @@ impl Instance<'_> {
     }
 }
 
-/// A collective that all members entered with one signature and that is not complete.
-#[derive(Debug)]
-pub(crate) struct Stuck {
-    pub(crate) comm: usize,
-    pub(crate) pos: u64,
-    pub(crate) pending: RankSet,
-    pub(crate) done: RankSet,
-    /// Since when nothing but the device or the network can be missing.
-    pub(crate) since: i64,
-}
-
 /// All waits of the job.
 #[derive(Debug, Default)]
 pub(crate) struct Waits<'a> {
     pub(crate) instances: Vec<Instance<'a>>,
     pub(crate) stuck: Vec<Stuck>,
+    /// Messages of which both ends are there and that do not arrive.
+    pub(crate) transfers: Vec<Transfer<'a>>,
     pub(crate) creations: Vec<Creation<'a>>,
     /// Some of the instances stand only if no send was buffered.
     pub(crate) by_sends: bool,
+    /// Where ranks receive from any source: ranks that can still get to send something.
+    pub(crate) able: BTreeSet<u32>,
     /// Instances that wait for a rank.
-    wanted: BTreeMap<u32, Vec<usize>>,
+    pub(crate) wanted: BTreeMap<u32, Vec<usize>>,
     /// Instances that a rank waits in.
-    waits_in: BTreeMap<u32, Vec<usize>>,
+    pub(crate) waits_in: BTreeMap<u32, Vec<usize>>,
 }
 
-pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
-    let mut waits = Waits { creations: creation::all(alignment), ..Waits::default() };
+pub(crate) fn build<'a>(alignment: &Alignment<'a>, creations: Vec<Creation<'a>>) -> Waits<'a> {
+    let mut waits = Waits { creations, ..Waits::default() };
     waits.instances.append(&mut unjoined::waits(alignment));
     for comm in 0..alignment.comms.list.len() {
         let open = alignment.divergences.iter().find(|one| one.comm == comm && one.open);
@@ -102,20 +101,23 @@ pub(crate) fn build<'a>(alignment: &Alignment<'a>) -> Waits<'a> {
             Some(open) if !matches!(open.kind, Kind::Meaning { .. }) => diverged(alignment, comm, open, &mut waits),
             _ => {
                 lacking(alignment, comm, &mut waits);
-                stuck(alignment, comm, &mut waits);
+                stuck::collective(alignment, comm, &mut waits);
             }
         }
     }
-    creations(alignment, &mut waits);
+    creation_waits(alignment, &mut waits);
     messages(alignment, &mut waits);
     queued(alignment, &mut waits);
+    stuck::transfers(alignment, &mut waits);
     waits.link();
-    behind(alignment, &mut waits);
+    stuck::heads(alignment, &mut waits);
+    waits.link();
+    circles::from_any(alignment, &mut waits);
     waits.link();
     waits
 }
 
-fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u64) -> Option<Waiter<'a>> {
+pub(crate) fn waiter<'a>(alignment: &Alignment<'a>, comm: usize, track: &Track<'a>, from: u64) -> Option<Waiter<'a>> {
     let start = track.entries.partition_point(|entry| entry.pos < from);
     let entry = track.entries.get(start..)?.iter().find(|entry| entry.progress != Progress::Done)?;
     // Its own call there may not have been decoded; an equal one tells what it is, and its member's clock since when.
@@ -150,7 +152,7 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
     let is_certain = |track: &Track<'_>| track.blind_after.is_none() && !(track.is_empty() && track.blind_before);
     let shortest = tracks.iter().filter(|track| is_certain(track)).map(|track| track.end()).min();
     let waiting_at = |pos: u64| -> Vec<Waiter<'a>> {
-        let inside = tracks.iter().filter(|track| track.end() > pos);
+        let inside = tracks.iter().filter(|track| track.end() > pos && !went_on_unseen(alignment, track));
         inside.filter_map(|track| waiter(alignment, comm, track, pos)).collect()
     };
     let Some(mut pos) = shortest else { return };
@@ -176,6 +178,7 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
             && !entry.call.flags.contains(rankdiff_trace::CallFlags::DONE)
             && entry.call.result.unwrap_or(0) == 0
     });
+    let by_guess = placed_by_guess(alignment, &tracks, &waiters);
     let mut instance = Instance {
         place: Place::Collective(pos),
         comm: Some(comm),
@@ -198,6 +201,8 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
             Some("its calls before the recorder was attached are not known".to_owned())
         } else if refuted {
             Some("its record ends before the others'".to_owned())
+        } else if by_guess(track) {
+            Some("its place among the other ranks' calls was inferred, and those ahead of it ended normally".to_owned())
         } else if state.is_some_and(|state| state.ended.is_none() && state.horizon < since) {
             Some("its record ends before the others entered the call".to_owned())
         } else {
@@ -214,6 +219,33 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
         instance.unsure.push((rank, "it has no trace".to_owned()));
     }
     waits.instances.push(instance);
+}
+
+/// Whether a rank ended normally behind the end of its record: what was open there did not hold it.
+fn went_on_unseen(alignment: &Alignment<'_>, track: &Track<'_>) -> bool {
+    track.blind_after.is_some() && ended_normally(alignment, track.stream)
+}
+
+/// Whether only a place that was inferred says that a member lacks a call, while nobody was held by that: all who made
+/// the call ended normally, or may have. Where calls repeat, the place may be off by some rounds.
+fn placed_by_guess(
+    alignment: &Alignment<'_>,
+    tracks: &[&Track<'_>],
+    waiters: &[Waiter<'_>],
+) -> impl Fn(&Track<'_>) -> bool + use<> {
+    let guessed = |track: &Track<'_>| track.base == Base::Inferred;
+    // Asked for each member of what may be thousands: what concerns the waiters is looked at once.
+    let blind = |stream: usize| tracks.iter().any(|track| track.stream == stream && track.blind_after.is_some());
+    let unharmed = waiters.iter().all(|waiter| ended_normally(alignment, waiter.stream) || blind(waiter.stream));
+    let streams: FxHashSet<usize> = waiters.iter().map(|waiter| waiter.stream).collect();
+    let theirs = unharmed && tracks.iter().any(|track| guessed(track) && streams.contains(&track.stream));
+    move |short| unharmed && (theirs || guessed(short))
+}
+
+/// Whether a rank ended by itself with code 0.
+fn ended_normally(alignment: &Alignment<'_>, stream: usize) -> bool {
+    let state = alignment.states.get(stream);
+    state.is_some_and(|state| state.aborted.is_none() && matches!(state.ended, Some((_, How::Exit(0)))))
 }
 
 /// Members that wait in a call in which others made another one.
@@ -245,39 +277,7 @@ fn diverged<'a>(
     });
 }
 
-/// The first call of a communicator that is pending although all members entered it.
-fn stuck(alignment: &Alignment<'_>, comm: usize, waits: &mut Waits<'_>) {
-    let Some(group) = joined(alignment, comm) else { return };
-    let tracks = alignment.tracks(comm);
-    if tracks.len() < group.members.len() || tracks.iter().any(|track| track.base == Base::Unknown) {
-        return;
-    }
-    let first_pending = |track: &Track<'_>| {
-        track.entries.iter().find(|entry| entry.progress == Progress::Pending).map(|entry| entry.pos)
-    };
-    let Some(pos) = tracks.iter().filter_map(first_pending).min() else { return };
-    let entries: Vec<_> = tracks.iter().filter_map(|track| Some((track, track.at(pos)?))).collect();
-    if entries.len() < tracks.len() {
-        return;
-    }
-    let ranks = |progress: fn(Progress) -> bool| {
-        entries.iter().filter(|(_, entry)| progress(entry.progress)).map(|(track, _)| track.rank).collect::<RankSet>()
-    };
-    let done = ranks(|progress| progress == Progress::Done);
-    let pending = ranks(|progress| progress != Progress::Done);
-    let moment = |track: &Track<'_>, call: &Call| {
-        let stream = alignment.attempt.streams.get(track.stream);
-        let end = match call.completion {
-            rankdiff_trace::Completion::At(at) => at,
-            _ => call.enter,
-        };
-        stream.map_or(0, |stream| stream.time(end.max(call.enter)))
-    };
-    let since = entries.iter().map(|(track, entry)| moment(track, entry.call)).max().unwrap_or(0);
-    waits.stuck.push(Stuck { comm, pos, pending, done, since });
-}
-
-fn creations<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
+fn creation_waits<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
     for (at, creation) in waits.creations.iter().enumerate() {
         let waiters: Vec<Waiter<'a>> = creation
             .callers
@@ -327,7 +327,7 @@ fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
             // A receive cannot be complete without its send; a send can where it may be buffered.
             Progress::Unknown => !sends || !semantics.contains(Semantics::SENDS_MAY_BUFFER),
         };
-        if !waiting {
+        if !waiting || goes_on(alignment, single.end.stream, single.end.call, semantics) {
             continue;
         }
         let since = alignment.entered(single.end.stream, single.end.call);
@@ -353,6 +353,22 @@ fn messages<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
             since,
         });
     }
+}
+
+/// Whether a rank that posted a call without waiting for it has gone on with something else, or is gone: where calls
+/// block, such a call may be there for a message that comes at any time, or never.
+fn goes_on(alignment: &Alignment<'_>, stream: usize, call: &Call, semantics: Semantics) -> bool {
+    if !semantics.contains(Semantics::BLOCKING) || !call.flags.contains(CallFlags::NONBLOCKING) {
+        return false;
+    }
+    let Some(own) = alignment.attempt.streams.get(stream) else { return true };
+    let left = alignment.states.get(stream).is_some_and(|state| matches!(state.ended, Some((_, How::Exit(0)))));
+    let later = own.calls.iter().rev().take_while(|other| !std::ptr::eq(**other, call));
+    let posts = |other: &Call| other.flags.contains(CallFlags::NONBLOCKING) || other.op.kind() == OpKind::Wait;
+    let mut later = later.filter(|other| other.thread == call.thread).peekable();
+    // Its last call waits for requests: perhaps for this one.
+    let waits = later.peek().is_some_and(|last| last.op.kind() == OpKind::Wait && last.exit.is_none());
+    left || !waits && later.any(|other| !posts(other))
 }
 
 /// What is left over on the queues of a job that stands still.
@@ -411,47 +427,8 @@ fn queued<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
     }
 }
 
-/// A call that all entered is not the device's fault where a member's earlier call is still waiting for somebody.
-fn behind<'a>(alignment: &Alignment<'a>, waits: &mut Waits<'a>) {
-    let mut kept = Vec::new();
-    for stuck in std::mem::take(&mut waits.stuck) {
-        let tracks = alignment.tracks(stuck.comm);
-        let mut held_up = RankSet::new();
-        for track in tracks {
-            let Some(entry) = track.at(stuck.pos) else { continue };
-            let entered = alignment.entered(track.stream, entry.call);
-            let earlier = waits.waits_in.get(&track.rank).into_iter().flatten().any(|&at| {
-                let instance = waits.instances.get(at);
-                instance.is_some_and(|instance| {
-                    instance.comm != Some(stuck.comm)
-                        && instance.waiters.iter().any(|waiter| waiter.rank == track.rank && waiter.since <= entered)
-                })
-            });
-            if earlier {
-                held_up.insert(track.rank);
-            }
-        }
-        if held_up.is_empty() {
-            kept.push(stuck);
-            continue;
-        }
-        let waiters: Vec<Waiter<'a>> =
-            tracks.iter().filter_map(|track| waiter(alignment, stuck.comm, track, stuck.pos)).collect();
-        let since = waiters.iter().map(|waiter| waiter.since).min().unwrap_or(stuck.since);
-        waits.instances.push(Instance {
-            place: Place::Behind(stuck.pos),
-            comm: Some(stuck.comm),
-            waiters: waiters.into_iter().filter(|waiter| !held_up.contains(waiter.rank)).collect(),
-            lacking: held_up,
-            unsure: Vec::new(),
-            since,
-        });
-    }
-    waits.stuck = kept;
-}
-
 impl<'a> Waits<'a> {
-    fn link(&mut self) {
+    pub(crate) fn link(&mut self) {
         self.wanted.clear();
         self.waits_in.clear();
         for (at, instance) in self.instances.iter().enumerate() {
@@ -476,10 +453,17 @@ impl<'a> Waits<'a> {
 
     /// Whether a rank waits for somebody and does nothing else.
     pub(crate) fn is_held(&self, alignment: &Alignment<'_>, rank: u32) -> bool {
-        let Some(state) = alignment.state_of(rank).filter(|state| !state.is_gone()) else { return false };
+        let stayed = |state: &&RankState<'_>| alignment.deaths.stayed(state);
+        let Some(state) = alignment.state_of(rank).filter(stayed) else { return false };
         let working = matches!(state.life, Some(Life::Running));
         self.of_rank(rank)
             .any(|instance| instance.waiters.iter().any(|waiter| waiter.rank == rank && (waiter.blocks || !working)))
+    }
+
+    /// Whether a rank is inside a call that is stuck though nobody is missing in it.
+    pub(crate) fn is_stuck(&self, rank: u32) -> bool {
+        self.stuck.iter().any(|stuck| stuck.pending.contains(rank))
+            || self.transfers.iter().any(|transfer| transfer.pending().contains(rank))
     }
 
     /// Ranks that wait for one of these, and those that wait for them in turn.
@@ -507,109 +491,4 @@ impl<'a> Waits<'a> {
         }
         (direct, transitive)
     }
-
-    /// Sets of ranks that wait for one another in a circle, with the instances between them.
-    pub(crate) fn cycles(&self, alignment: &Alignment<'_>) -> Vec<Cycle> {
-        let mut graph: DiGraph<Node, ()> = DiGraph::new();
-        let mut ranks: BTreeMap<u32, NodeIndex> = BTreeMap::new();
-        for &rank in self.waits_in.keys() {
-            if self.is_held(alignment, rank) {
-                ranks.insert(rank, graph.add_node(Node::Rank(rank)));
-            }
-        }
-        for (at, instance) in self.instances.iter().enumerate() {
-            if matches!(instance.place, Place::Diverged(_) | Place::Behind(_)) {
-                continue;
-            }
-            let node = graph.add_node(Node::Instance(at));
-            for from in instance.waiters.iter().filter_map(|waiter| ranks.get(&waiter.rank)) {
-                graph.add_edge(*from, node, ());
-            }
-            for to in instance.lacking.iter().filter_map(|rank| ranks.get(&rank).copied()) {
-                graph.add_edge(node, to, ());
-            }
-        }
-        let mut cycles: Vec<Cycle> = tarjan_scc(&graph)
-            .into_iter()
-            .filter(|component| component.len() > 1)
-            .filter_map(|component| self.shortest_cycle(&graph, &component))
-            .collect();
-        cycles.sort_by_key(|cycle| cycle.since);
-        cycles
-    }
-
-    /// A shortest cycle of a component, from the rank that waited first.
-    fn shortest_cycle(&self, graph: &DiGraph<Node, ()>, component: &[NodeIndex]) -> Option<Cycle> {
-        let inside: BTreeSet<NodeIndex> = component.iter().copied().collect();
-        let members: BTreeSet<usize> = component
-            .iter()
-            .filter_map(|&node| match graph[node] {
-                Node::Instance(at) => Some(at),
-                Node::Rank(_) => None,
-            })
-            .collect();
-        let since = |rank: u32| {
-            self.waits_in
-                .get(&rank)
-                .into_iter()
-                .flatten()
-                .filter(|at| members.contains(at))
-                .filter_map(|&at| self.instances.get(at)?.waiters.iter().find(|waiter| waiter.rank == rank))
-                .map(|waiter| waiter.since)
-                .min()
-        };
-        let mut starts: Vec<(i64, u32, NodeIndex)> = component
-            .iter()
-            .filter_map(|&node| match graph[node] {
-                Node::Rank(rank) => Some((since(rank)?, rank, node)),
-                Node::Instance(_) => None,
-            })
-            .collect();
-        starts.sort_unstable();
-        let &(first, _, start) = starts.first()?;
-        let mut from: BTreeMap<NodeIndex, NodeIndex> = BTreeMap::new();
-        let mut queue = VecDeque::from([start]);
-        while let Some(node) = queue.pop_front() {
-            let mut next: Vec<NodeIndex> = graph.neighbors(node).filter(|next| inside.contains(next)).collect();
-            next.sort_unstable();
-            for next in next {
-                if next == start {
-                    let mut path = vec![node];
-                    let mut at = node;
-                    while let Some(&before) = from.get(&at) {
-                        path.push(before);
-                        at = before;
-                    }
-                    path.reverse();
-                    let mut cycle = Cycle { since: first, ..Cycle::default() };
-                    for node in path {
-                        match graph[node] {
-                            Node::Rank(rank) => cycle.ranks.push(rank),
-                            Node::Instance(at) => cycle.instances.push(at),
-                        }
-                    }
-                    return Some(cycle);
-                }
-                if next != start && !from.contains_key(&next) {
-                    from.insert(next, node);
-                    queue.push_back(next);
-                }
-            }
-        }
-        None
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Node {
-    Rank(u32),
-    Instance(usize),
-}
-
-/// Ranks that wait for one another in a circle: each waits, in the instance of the same index, for the next.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Cycle {
-    pub(crate) ranks: Vec<u32>,
-    pub(crate) instances: Vec<usize>,
-    pub(crate) since: i64,
 }

@@ -6,6 +6,7 @@ use crate::align::Alignment;
 use crate::comms::Comm;
 use crate::finding::{CallText, Side};
 use crate::index::{Entry, Progress, Track};
+use crate::objects;
 
 /// 'n thing' with the plural where it belongs, and digits in groups of three.
 pub(crate) fn counted(n: u64, thing: &str) -> String {
@@ -112,6 +113,9 @@ pub(crate) fn call_phrase(call: &CallText, may_be_barrier: bool) -> String {
     if may_be_barrier && call.op == "all_reduce" && call.count == Some(1) {
         return "all_reduce of 1 element (a barrier or a scalar reduction)".to_owned();
     }
+    if let Some(object) = call.object {
+        return format!("{} ({})", object.to_uppercase(), objects::part(call.dtype.as_deref()));
+    }
     let op = call.op.to_uppercase();
     match (call.count, &call.dtype) {
         _ if call.op.ends_with("barrier") || call.op.starts_with("comm_") => op,
@@ -142,6 +146,7 @@ pub(crate) fn call_text(alignment: &Alignment<'_>, comm: Option<&Comm<'_>>, stre
         tag: call.tag,
         site: site.map(|site| site.text.clone()).unwrap_or_default(),
         frames: site.map(|site| site.frames.clone()).unwrap_or_default(),
+        object: site.and_then(|site| objects::function_of(&site.frames)),
         seq: call.seq,
         pending: false,
     };

@@ -60,6 +60,8 @@ pub(crate) enum Command {
     Analyze(Analyze),
     /// Print the calls of a trace, one line each.
     Show(Show),
+    /// Say where the ranks stand: who waits for whom, where each rank is, how far each communicator has come.
+    Dump(Dump),
     /// Write a trace in another tool's format: Parquet tables, JSON Lines, a Perfetto timeline.
     Export(Export),
     /// Turn files of another format into a trace directory.
@@ -279,6 +281,42 @@ pub(crate) enum ShowFormat {
     /// For programs: one object a line.
     JsonLines,
     /// For programs: the summary as one object; only with --info.
+    Json,
+}
+
+/// `dump`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Ranks and communicators in one situation are one line, so that a job of any size fits a screen.\n\n\
+                        Examples:\n  rankdiff dump                         the newest trace in the current directory\n  \
+                        rankdiff dump trace --rank 6,12-15    these ranks in detail\n  \
+                        rankdiff dump trace --comm tp         communicators with 'tp' in their name, one by one\n  \
+                        rankdiff dump trace --format json | jq '.chains[0].roots'"
+)]
+pub(crate) struct Dump {
+    /// Trace directories or files (*.rdt, *.rdpack, JSON Lines) [default: the newest rankdiff-trace-* here].
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only these ranks (`0-3,8`) and what they have to do with, in detail.
+    #[arg(long, value_name = "RANKS")]
+    pub(crate) rank: Option<RankSet>,
+    /// Only communicators whose name or description contains this, each for itself.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) comm: Option<String>,
+    /// Everything, however long: every communicator for itself, ranks that differ in details apart.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = DumpFormat::Text)]
+    pub(crate) format: DumpFormat,
+}
+
+/// How `dump` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpFormat {
+    /// For people.
+    Text,
+    /// For programs: one object.
     Json,
 }
 

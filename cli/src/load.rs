@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rankdiff_trace::{JobDir, ProcessTrace, StreamFiles, StreamOutline, read_outlines};
+use rankdiff_trace::{JobDir, ProcessTrace, SharedMembers, StreamFiles, StreamOutline, read_outlines};
 
 use crate::failure::{Failure, USAGE};
 use crate::output::Output;
@@ -17,6 +17,9 @@ pub(crate) const DEFAULT_PREFIX: &str = "rankdiff-trace-";
 /// Jobs of at most so many calls are read whole: that takes a second or two, and everything is looked at. Those of
 /// which calls were dropped are not: digests say more of them.
 const SMALL: u64 = 2_000_000;
+
+/// Of more streams than this, only one keeps the list of a communicator's members.
+const MANY: usize = 1024;
 
 /// How much of the calls is decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -89,8 +92,13 @@ pub(crate) fn load(paths: &[PathBuf], decode: Decode, output: &Output) -> Result
     }
     drop(outlines);
     room::check(decodable)?;
+    let shared = SharedMembers::default();
     for stream in &streams {
-        let outcome = stream.read();
+        let mut outcome = stream.read();
+        // Ten thousand ranks that list ten thousand members each would take more memory than their calls.
+        if streams.len() > MANY {
+            shared.share_out(&mut outcome.trace);
+        }
         loaded.problems.extend(outcome.problems.iter().map(ToString::to_string));
         loaded.traces.push(outcome.trace);
     }

@@ -46,7 +46,12 @@ fn main() -> ExitCode {
 fn makes_drafts(command: &Command) -> bool {
     matches!(
         command,
-        Command::Analyze(_) | Command::Show(_) | Command::Export(_) | Command::Import(_) | Command::Pack(_)
+        Command::Analyze(_)
+            | Command::Show(_)
+            | Command::Dump(_)
+            | Command::Export(_)
+            | Command::Import(_)
+            | Command::Pack(_)
     )
 }
 
@@ -56,6 +61,7 @@ fn run(command: Command, output: &Output) -> Result<u8, Failure> {
         Command::Record(args) => commands::record::run(&args, output),
         Command::Analyze(args) => commands::analyze::run(&args, output),
         Command::Show(args) => commands::show::run(&args, output),
+        Command::Dump(args) => commands::dump::run(&args, output),
         Command::Export(args) => commands::export::run(&args, output),
         Command::Import(args) => commands::import::run(&args, output),
         Command::Pack(args) => commands::pack::run(&args, output),

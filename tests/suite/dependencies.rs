@@ -19,7 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Packages that nothing depends on and that are shipped in nothing: they may depend on anything.
-const TOOLS: &[&str] = &["rankdiff-tests", "xtask"];
+const TOOLS: &[&str] = &["rankdiff-programs", "rankdiff-tests", "xtask"];
 
 /// Packages that other packages alone may depend on, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[

@@ -3,6 +3,8 @@
 mod crash;
 mod demo;
 mod dependencies;
+mod determinism;
+mod dump;
 mod export;
 mod jobs;
 mod kill;

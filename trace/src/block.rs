@@ -3,6 +3,9 @@
 //! Two checksums, so that digests are read without payloads: one over header and table, one over the stored payload,
 //! itself inside the header.
 
+use std::cell::RefCell;
+use std::io;
+
 use crate::digest::Digests;
 use crate::limits;
 use crate::wire::{Cursor, Malformed};
@@ -235,7 +238,7 @@ pub(crate) struct BlockFacts {
 }
 
 impl BlockSealer {
-    pub(crate) fn new(level: i32) -> std::io::Result<BlockSealer> {
+    pub(crate) fn new(level: i32) -> io::Result<BlockSealer> {
         Ok(BlockSealer { compressor: zstd::bulk::Compressor::new(level)?, stored: Vec::new(), table: Vec::new() })
     }
 
@@ -267,6 +270,21 @@ impl BlockSealer {
     }
 }
 
+thread_local! {
+    /// Making one costs as much as a small block, and a job of many ranks has many small blocks.
+    static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+fn decompress(stored: &[u8], raw: usize) -> io::Result<Vec<u8>> {
+    DECOMPRESSOR.with_borrow_mut(|held| {
+        let decompressor = match held {
+            Some(decompressor) => decompressor,
+            None => held.insert(zstd::bulk::Decompressor::new()?),
+        };
+        decompressor.decompress(stored, raw)
+    })
+}
+
 /// Decompresses a payload into exactly the length that the header promised.
 pub(crate) fn unpack(header: &BlockHeader, stored: Vec<u8>) -> Result<Vec<u8>, Malformed> {
     if crc32fast::hash(&stored) != header.body_crc {
@@ -276,7 +294,7 @@ pub(crate) fn unpack(header: &BlockHeader, stored: Vec<u8>) -> Result<Vec<u8>, M
     let payload = if header.flags & COMPRESSED == 0 {
         stored
     } else {
-        zstd::bulk::decompress(&stored, raw).map_err(|_| Malformed("its payload does not decompress"))?
+        decompress(&stored, raw).map_err(|_| Malformed("its payload does not decompress"))?
     };
     if payload.len() == raw { Ok(payload) } else { Err(Malformed("its payload is shorter than its header says")) }
 }

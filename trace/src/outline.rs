@@ -87,6 +87,15 @@ pub struct SharedMembers {
 }
 
 impl SharedMembers {
+    /// Takes the lists out of a trace that another trace has given already.
+    ///
+    /// A process whose rank nobody told keeps its lists: it is found by its place among the members.
+    pub fn share_out(&self, trace: &mut ProcessTrace) {
+        if !trace.ranks.is_empty() {
+            trace.comms.iter_mut().for_each(|def| self.share(def));
+        }
+    }
+
     /// Takes the list out of a definition if another stream has given the same one for the same communicator.
     fn share(&self, def: &mut CommDef) {
         if !def.identity.is_known() || def.members.is_empty() {
@@ -375,10 +384,7 @@ impl Reading {
         trace.types = self.definitions.types.into_records();
         trace.sites = self.definitions.sites.into_records();
         trace.labels = self.definitions.labels.into_records();
-        // A process whose rank nobody told is found by its place among the members.
-        if !trace.ranks.is_empty() {
-            trace.comms.iter_mut().for_each(|def| shared.share(def));
-        }
+        shared.share_out(trace);
         trace.calls = self.frontier;
         for point in self.frontier_points {
             let points = self.outline.chains.entry(point.comm).or_default();

@@ -13,7 +13,7 @@
 
 use crate::call::{Call, CallFlags};
 use crate::comm::{CommDef, Semantics};
-use crate::datatype::{DType, RedOp};
+use crate::datatype::{Basic, DType, RedOp};
 use crate::op::Op;
 use crate::typesig::{TypeTable, Unit};
 
@@ -320,6 +320,12 @@ fn transfers_nothing(call: &Call) -> bool {
 fn compare_elements(mine: &Elements, theirs: &Elements) -> Differences {
     let mut found = Differences::default();
     if mine == theirs {
+        return found;
+    }
+    // What was packed has the types that went into it and a size of its own, and may be received unpacked.
+    let packed = |elements: &Elements| elements.unit == Unit::Basic(Basic::Packed);
+    if packed(mine) != packed(theirs) {
+        found.unknown = found.unknown.with(Fields::DTYPE).with(Fields::COUNT);
         return found;
     }
     // What is transferred in total decides where a type is known by its size or by its handle only.

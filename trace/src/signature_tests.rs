@@ -352,3 +352,14 @@ fn canonical_bytes_are_as_documented() {
     );
     assert_eq!(canonical(&of(&Call { op: Op::Barrier, ..Call::default() })), [1, 0, 0, 0, 0, 0]);
 }
+
+#[test]
+fn packed_data_may_be_received_unpacked() {
+    let of_type = |basic: Basic, count: u64| Call { dtype: DType::Basic(basic), count: Some(count), ..all_reduce() };
+    let packed = of_type(Basic::Packed, 48);
+    for other in [of_type(Basic::F32, 10), of_type(Basic::F64, 6)] {
+        assert_eq!(between(&packed, &other), unknown(Fields::COUNT.with(Fields::DTYPE)));
+    }
+    assert_eq!(between(&packed, &of_type(Basic::Packed, 40)), differ(Fields::COUNT));
+    assert_eq!(between(&of_type(Basic::F32, 10), &of_type(Basic::F64, 6)), differ(Fields::COUNT.with(Fields::DTYPE)));
+}

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::process;
 use crate::results::{self, Origin};
+use crate::{flight_recorder, process};
 
 /// A bench target.
 struct Target {
@@ -22,9 +22,13 @@ struct Target {
     program: bool,
 }
 
+/// The part that compares with the analyzer of PyTorch's Flight Recorder, which must be fetched.
+const FLIGHT_RECORDER: &str = "flight-recorder";
+
 const TARGETS: &[Target] = &[
     Target { name: "recorder", parts: &["probes", "loss"], root: true, program: false },
     Target { name: "store", parts: &["store", "follow", "growth"], root: false, program: true },
+    Target { name: "diagnosis", parts: &["diagnosis", "hangs", FLIGHT_RECORDER], root: false, program: true },
 ];
 
 /// How to measure.
@@ -36,6 +40,8 @@ pub(crate) struct How {
     pub(crate) dir: Option<PathBuf>,
     /// Keep the results.
     pub(crate) save: bool,
+    /// Random programs with each fault, and healthy ones; as many as usual if it is not said.
+    pub(crate) programs: Option<(u64, u64)>,
 }
 
 /// Names of all parts, for the command line.
@@ -69,6 +75,11 @@ pub(crate) fn measure(root: &Path, parts: &[String], how: &How) -> Result<String
 
 fn tables_of(root: &Path, target: &Target, parts: &[&String], how: &How) -> Result<String> {
     ensure!(!target.root || process::is_root(), "the benches place probes: run them as root");
+    // First, so that what cannot be fetched is known before the other parts have taken their time.
+    let modules = match parts.iter().any(|part| *part == FLIGHT_RECORDER) {
+        true => Some(flight_recorder::fetch(root)?),
+        false => flight_recorder::fetched(root),
+    };
     let mut command = process::cargo(root);
     command.args(["bench", "--locked", "--quiet", "--package", "xtask", "--bench", target.name, "--"]).args(parts);
     if target.program {
@@ -79,6 +90,14 @@ fn tables_of(root: &Path, target: &Target, parts: &[&String], how: &How) -> Resu
     }
     if how.quick {
         command.arg("--quick");
+    }
+    if target.parts.contains(&FLIGHT_RECORDER) {
+        if let Some((faulty, healthy)) = how.programs {
+            command.args(["--programs", &faulty.to_string(), &healthy.to_string()]);
+        }
+        if let Some(modules) = modules {
+            command.env(flight_recorder::MODULES, modules);
+        }
     }
     process::watched(&mut command)
 }

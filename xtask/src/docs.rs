@@ -81,7 +81,24 @@ fn present(folder: &Path) -> Result<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use rankdiff_analyzer::checks::CHECKS;
+
     use super::{INDEX, pages};
+
+    #[test]
+    fn every_check_has_its_place_in_the_decision_list() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/diagnosis.md");
+        let page = std::fs::read_to_string(page).expect("the page of the diagnosis");
+        let table: Vec<&str> = page.lines().filter(|line| line.starts_with('|')).collect();
+        let lacking: Vec<&str> = CHECKS
+            .iter()
+            .map(|check| check.meta.code)
+            .filter(|code| !table.iter().any(|line| line.contains(code)))
+            .collect();
+        assert!(lacking.is_empty(), "docs/diagnosis.md does not say when {lacking:?} fire");
+    }
 
     #[test]
     fn every_check_has_a_page_that_the_list_leads_to() {

@@ -1,5 +1,5 @@
-//! Long runs: what repeats itself, with far more repetitions than CI can afford, and jobs far larger. What came out is
-//! kept, also of the parts before one that failed.
+//! Long runs: what repeats itself, with far more repetitions than CI can afford, far more random programs, and jobs far
+//! larger. What came out is kept, also of the parts before one that failed.
 //!
 //! A test over the real binary takes part when its name contains `repeated`; it asks `rankdiff_tests::repetitions` how
 //! often, and reports through `rankdiff_tests::report`.
@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 
 use crate::results::{self, Origin};
 use crate::{bench, dist, fuzz, process};
@@ -16,6 +16,9 @@ use crate::{bench, dist, fuzz, process};
 const MARK: &str = "long-run: ";
 /// How a line about a test that passed ends.
 const PASSED: &str = " ... ok";
+
+/// What a bench says of a goal that it missed.
+const MISSED: &str = "MISSED";
 
 /// How long the parts take.
 #[derive(Debug)]
@@ -30,14 +33,29 @@ pub(crate) struct How {
     pub(crate) bench: bench::How,
 }
 
-/// What a part gives: Markdown.
-type Part = fn(&Path, &How) -> Result<String>;
+/// Random programs with each fault, and healthy ones.
+const PROGRAMS: (u64, u64) = (1000, 10_000);
 
-const PARTS: &[(&str, Part)] = &[("tests", tests), ("writers", writers), ("fuzz", fuzzing), ("grid", grid)];
+/// A part of the long runs.
+struct Part {
+    name: &'static str,
+    /// Gives Markdown.
+    run: fn(&Path, &How) -> Result<String>,
+    /// Whether a goal that was missed is a failure. Where goals are times, the machine may have been busy.
+    strict: bool,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "tests", run: tests, strict: false },
+    Part { name: "writers", run: writers, strict: false },
+    Part { name: "programs", run: programs, strict: true },
+    Part { name: "fuzz", run: fuzzing, strict: false },
+    Part { name: "grid", run: grid, strict: false },
+];
 
 /// Names of the parts, for the command line.
 pub(crate) fn parts() -> Vec<&'static str> {
-    PARTS.iter().map(|part| part.0).collect()
+    PARTS.iter().map(|part| part.name).collect()
 }
 
 /// Runs the parts one after the other and keeps what they gave, up to the first that failed.
@@ -46,14 +64,18 @@ pub(crate) fn run(root: &Path, how: &How) -> Result<()> {
     let start = Instant::now();
     let mut kept = String::new();
     let mut outcome = Ok(());
-    for (name, part) in PARTS {
+    for Part { name, run, strict } in PARTS {
         if !how.only.is_empty() && !how.only.iter().any(|only| only == name) {
             continue;
         }
-        match part(root, how) {
+        match run(root, how) {
             Ok(text) => {
                 kept.push_str(text.trim_end());
                 kept.push_str("\n\n");
+                if *strict && text.contains(MISSED) {
+                    outcome = Err(anyhow!("the part `{name}` missed a goal"));
+                    break;
+                }
             }
             Err(error) => {
                 kept.push_str(&format!("- the part `{name}` FAILED; nothing after it was run\n"));
@@ -96,6 +118,12 @@ fn writers(root: &Path, how: &How) -> Result<String> {
     let passed = passed(&printed);
     ensure!(!passed.is_empty(), "no test passed");
     Ok(format!("- writers killed at {} random moments each: passed: {}\n", how.repeat, passed.join(", ")))
+}
+
+/// Answers on random programs, with a fault and without.
+fn programs(root: &Path, how: &How) -> Result<String> {
+    let how = bench::How { programs: Some(PROGRAMS), dir: how.bench.dir.clone(), ..bench::How::default() };
+    bench::measure(root, &["diagnosis".to_owned()], &how)
 }
 
 fn fuzzing(root: &Path, how: &How) -> Result<String> {

@@ -14,6 +14,7 @@ mod demo_traces;
 mod dist;
 mod docs;
 mod ebpf;
+mod flight_recorder;
 mod fuzz;
 mod long;
 mod process;
@@ -60,7 +61,7 @@ enum Task {
     },
     /// Record the traces that `rankdiff demo` shows where nothing can be recorded (needs root).
     DemoTraces,
-    /// Measure what recording, storing and analyzing cost: ratios, side by side.
+    /// Measure what recording, storing and analyzing cost, and how often the diagnosis is right: side by side.
     Bench {
         /// Parts to measure; all if none is named.
         #[arg(value_parser = PossibleValuesParser::new(bench::parts()))]
@@ -130,7 +131,9 @@ fn run(args: Args) -> Result<()> {
             if check_old { dist::check_old(&root) } else { Ok(()) }
         }
         Task::DemoTraces => demo_traces::run(&root),
-        Task::Bench { parts, quick, dir, save } => bench::run(&root, &parts, &bench::How { quick, dir, save }),
+        Task::Bench { parts, quick, dir, save } => {
+            bench::run(&root, &parts, &bench::How { quick, dir, save, programs: None })
+        }
         Task::Fuzz { target, seconds } => fuzz::run(&root, target.as_deref(), seconds).map(drop),
         Task::Sample { write } => sample::run(&root, write),
         Task::Long { repeat, fuzz_seconds, only, dir } => {

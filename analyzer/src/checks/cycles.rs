@@ -1,12 +1,12 @@
 //! Wait cycles: what the checks about them have in common.
 
-use rankdiff_trace::RankSet;
+use rankdiff_trace::{Op, RankSet};
 
 use super::{Meta, Raw, Rule, blank, report};
 use crate::align::Alignment;
 use crate::diverge::is_epilogue;
 use crate::finding::Side;
-use crate::merged::{self, Deviation};
+use crate::merged::{self, Departure, Deviation};
 use crate::waits::{Cycle, Instance, Place};
 
 /// What a cycle is made of.
@@ -46,7 +46,7 @@ fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
     if culprit(alignment, cycle).is_some() {
         return Sort::Deviation;
     }
-    if instances.iter().any(|instance| matches!(instance.place, Place::Message(_) | Place::Transfer)) {
+    if instances.iter().any(|instance| matches!(instance.place, Place::Message(_) | Place::Transfer | Place::FromAny)) {
         return Sort::Message;
     }
     let leaves = |(rank, instance): (&u32, &&Instance<'_>)| {
@@ -56,24 +56,48 @@ fn sort_of(alignment: &Alignment<'_>, cycle: &Cycle) -> Sort {
     if cycle.ranks.iter().zip(&instances).any(leaves) { Sort::LoopLeft } else { Sort::Collectives }
 }
 
-/// The one rank of a circle that left the program which the others follow, and the instance that waits for it.
+/// The one rank of a circle that left the program which the others follow, and the instance that shows it: the one that
+/// waits for the rank, or that it waits in with a call too many.
 pub(super) fn culprit(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<(u32, Deviation, usize)> {
+    // Whoever waits for a message from anybody may be right, and one of those that could send it wrong.
+    if instances(alignment, cycle).iter().any(|instance| instance.place == Place::FromAny) {
+        return None;
+    }
+    let crossed = only_sends(alignment, cycle);
     let mut found = cycle.ranks.iter().enumerate().filter_map(|(at, &rank)| {
-        // The instance before a rank in the circle is the one that waits for it.
-        let before = *cycle.instances.get(at.checked_sub(1).unwrap_or(cycle.instances.len().checked_sub(1)?))?;
         let deviation = merged::deviation(alignment, rank)?;
-        let instance = alignment.waits.instances.get(before)?;
-        let later = matches!(instance.place, Place::Collective(pos) if deviation.pos <= pos);
-        let fits = deviation.lacks && instance.comm == Some(deviation.comm) && later;
-        fits.then_some((rank, deviation, before))
+        // The instance before a rank in the circle is the one that waits for it.
+        let before = at.checked_sub(1).unwrap_or(cycle.instances.len().checked_sub(1)?);
+        let shown = *cycle.instances.get(if deviation.lacks() { before } else { at })?;
+        let instance = alignment.waits.instances.get(shown)?;
+        let fits = match instance.place {
+            Place::Collective(pos) => deviation.message.is_none() && deviation.pos <= pos,
+            Place::Message(_) | Place::Transfer => {
+                // Ranks that all send first are each as wrong as the other.
+                !crossed && deviation.message.is_some() && matches!(deviation.how, Departure::Lacks(_))
+            }
+            _ => false,
+        };
+        // Several too many in one call's place are rather another end of the round before.
+        let plain = !matches!(deviation.how, Departure::Extra(calls) if calls > 1);
+        (fits && plain && instance.comm == Some(deviation.comm)).then_some((rank, deviation, shown))
     });
     let first = found.next()?;
     // Where all communicators have the same members, another order looks just like a call that is missing.
     let members = |at: &usize| {
         alignment.waits.instances.get(*at)?.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.ranks())
     };
-    let alike = cycle.instances.windows(2).all(|pair| matches!(pair, [a, b] if members(a) == members(b)));
+    let is_order = matches!(first.1.how, Departure::Lacks(_)) && first.1.message.is_none();
+    let alike = is_order && cycle.instances.windows(2).all(|pair| matches!(pair, [a, b] if members(a) == members(b)));
     (found.next().is_none() && !alike).then_some(first)
+}
+
+/// Whether every rank of a circle waits in a send.
+fn only_sends(alignment: &Alignment<'_>, cycle: &Cycle) -> bool {
+    let sends = |(rank, instance): (&u32, &Instance<'_>)| {
+        instance.waiters.iter().any(|waiter| waiter.rank == *rank && waiter.call.op == Op::Send)
+    };
+    cycle.ranks.iter().zip(instances(alignment, cycle)).all(sends)
 }
 
 /// Blocked threads in a circle stay there, whatever time it is, if all were seen inside their calls at one time.

@@ -1,14 +1,18 @@
 //! All members entered one call with one signature, and it does not complete.
 
+use rankdiff_trace::RankSet;
+
 use super::lates::millis;
 use super::{Check, Meta, Raw, Rule, blank, report};
 use crate::align::Alignment;
 use crate::common;
+use crate::comms::Comm;
 use crate::diverge;
-use crate::finding::{Class, Severity};
+use crate::finding::{Class, Finding, Severity, Side};
+use crate::index::Progress;
 use crate::steps;
-use crate::waits::Stuck;
-use crate::words::{Who as _, duration};
+use crate::waits::{Place, Stuck, Transfer};
+use crate::words::{Who as _, call_phrase, call_text, duration};
 
 const META: Meta = Meta {
     code: "H004",
@@ -18,8 +22,8 @@ const META: Meta = Meta {
     summary: "all members entered one call with equal arguments, and it does not complete",
     doc: "\
 ## What
-The host streams agree on all communicators: every member has issued the call, and it is not complete, on all members or on
-some of them.
+The host streams agree: every member has issued the call, or both ends of a message are there, and it is not complete, on all
+members or on some of them. Of several calls the one is named that nothing stands in front of.
 
 ## Why
 What is left is a device, its link or the network. Where it completed on some members, those with the lowest completed call
@@ -39,15 +43,51 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     let mut stuck: Vec<&Stuck> = alignment.waits.stuck.iter().collect();
     stuck.sort_by_key(|stuck| stuck.since);
     for stuck in stuck {
-        let seen = stuck.pending.iter().filter_map(|rank| alignment.state_of(rank)).map(|state| state.horizon).max();
-        let by = seen.unwrap_or(i64::MIN).saturating_sub(stuck.since);
-        let ended = stuck
-            .pending
-            .iter()
-            .filter_map(|rank| alignment.state_of(rank))
-            .all(|state| state.ended.is_some() && !alignment.deaths.collateral.contains(state.rank));
-        if by >= alignment.limit && !ended {
+        if let Some(by) = stands_for(alignment, &stuck.pending, stuck.since) {
             found.extend(of_stuck(alignment, stuck, by));
+        }
+    }
+    for transfer in &alignment.waits.transfers {
+        if let Some(by) = stands_for(alignment, &transfer.pending(), transfer.since) {
+            found.extend(of_transfer(alignment, transfer, by));
+        }
+    }
+}
+
+/// How long nothing has moved where these ranks stand, ns; `None` if not for long, or if they ended by themselves.
+fn stands_for(alignment: &Alignment<'_>, pending: &RankSet, since: i64) -> Option<i64> {
+    let states = || pending.iter().filter_map(|rank| alignment.state_of(rank));
+    let by = states().map(|state| state.horizon).max()?.saturating_sub(since);
+    let ended = states().all(|state| state.ended.is_some() && !alignment.deaths.collateral.contains(state.rank));
+    (by >= alignment.limit && !ended).then_some(by)
+}
+
+/// What the ranks of a stuck call have in common: who waits for them, what their threads do.
+fn of_ranks(alignment: &Alignment<'_>, pending: &RankSet, comm: &Comm<'_>, finding: &mut Finding) {
+    let (direct, transitive) = alignment.waits.victims(pending);
+    finding.stalled = pending.clone();
+    finding.waiting = pending.union(&direct).union(&transitive).difference(&alignment.deaths.collateral);
+    finding.direct_victims = direct;
+    finding.transitive_victims = transitive;
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+    finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
+    let elsewhere = alignment.waits.instances.iter().any(|instance| !matches!(instance.place, Place::Behind(_)))
+        || alignment.divergences.iter().any(|one| one.open);
+    let streams = if elsewhere {
+        format!("the members' host streams agree on {}", comm.display())
+    } else {
+        "host streams agree on all communicators".to_owned()
+    };
+    finding.detail.push(format!("{streams}: a device, its link or the network is stuck"));
+    for rank in pending.iter() {
+        let Some(state) = alignment.state_of(rank) else { continue };
+        for fact in state.activity(alignment.limit).1 {
+            match finding.evidence.iter_mut().find(|held| held.text == fact) {
+                Some(held) => {
+                    held.ranks.insert(rank);
+                }
+                None => finding.evidence.push(report::fact("thread", RankSet::from_iter([rank]), fact)),
+            }
         }
     }
 }
@@ -57,9 +97,6 @@ fn of_stuck(alignment: &Alignment<'_>, stuck: &Stuck, by: i64) -> Option<Raw> {
     let mut finding = blank(&META);
     finding.group = Some(comm.reference());
     finding.first_visible = Some(stuck.pos);
-    finding.stalled = stuck.pending.clone();
-    finding.waiting = stuck.pending.difference(&alignment.deaths.collateral);
-    finding.collateral_exits = alignment.deaths.collateral.clone();
     let mut groups: Vec<Vec<usize>> = vec![Vec::new(), Vec::new()];
     for (at, track) in alignment.tracks(stuck.comm).iter().enumerate() {
         if let Some(group) = groups.get_mut(usize::from(stuck.pending.contains(track.rank))) {
@@ -81,7 +118,6 @@ fn of_stuck(alignment: &Alignment<'_>, stuck: &Stuck, by: i64) -> Option<Raw> {
         diverge::suspects(alignment, stuck.comm, &groups).intersection(&stuck.pending)
     };
     finding.confidence = report::confidence(alignment, stuck.comm, comm);
-    finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
     finding.step = alignment.tracks(stuck.comm).first().and_then(|track| steps::position(track, stuck.pos));
     let since = duration(millis(by));
     finding.headline = if stuck.done.is_empty() {
@@ -98,26 +134,30 @@ fn of_stuck(alignment: &Alignment<'_>, stuck: &Stuck, by: i64) -> Option<Raw> {
             stuck.pending.who()
         )
     };
-    finding
-        .detail
-        .push("host streams agree on all communicators: a device, its link or the network is stuck".to_owned());
-    for rank in stuck.pending.iter() {
-        let Some(state) = alignment.state_of(rank) else { continue };
-        for fact in state.activity(alignment.limit).1 {
-            match finding.evidence.iter_mut().find(|held| held.text == fact) {
-                Some(held) => {
-                    held.ranks.insert(rank);
-                }
-                None => finding.evidence.push(report::fact("thread", rankdiff_trace::RankSet::from_iter([rank]), fact)),
-            }
-        }
+    of_ranks(alignment, &stuck.pending, comm, &mut finding);
+    let roots = stuck.pending.clone();
+    Some(Raw { finding, rule: Rule::Device, at: stuck.since, roots, open: true, comm: Some(stuck.comm) })
+}
+
+fn of_transfer(alignment: &Alignment<'_>, transfer: &Transfer<'_>, by: i64) -> Option<Raw> {
+    let comm = alignment.comm(transfer.comm)?;
+    let pending = transfer.pending();
+    let mut finding = blank(&META);
+    finding.group = Some(comm.reference());
+    for end in [&transfer.send, &transfer.recv] {
+        let word = if end.progress == Progress::Done { "complete" } else { "not complete" };
+        let mut call = call_text(alignment, Some(comm), end.stream, end.call);
+        call.pending = end.progress == Progress::Pending;
+        let ranks = RankSet::from_iter([end.rank]);
+        finding.sides.push(Side { ranks, call: Some(call), state: word.to_owned() });
     }
-    Some(Raw {
-        finding,
-        rule: Rule::Device,
-        at: stuck.since,
-        roots: stuck.pending.clone(),
-        open: true,
-        comm: Some(stuck.comm),
-    })
+    finding.confidence = report::confidence(alignment, transfer.comm, comm);
+    let send = finding.sides.first()?.call.as_ref().map(|call| call_phrase(call, false))?;
+    let since = duration(millis(by));
+    finding.headline = format!(
+        "the {send} from rank {} to rank {} and its receive fit, and it has not arrived after {since}",
+        transfer.send.rank, transfer.recv.rank
+    );
+    of_ranks(alignment, &pending, comm, &mut finding);
+    Some(Raw { finding, rule: Rule::Device, at: transfer.since, roots: pending, open: true, comm: Some(transfer.comm) })
 }

@@ -63,7 +63,21 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         }
         let callers = instance.waiting();
         // Those who left it out are named; with as many callers as others nobody can say who is right, except that all must.
-        finding.suspects = instance.lacking.clone();
+        // Where each side is in another creation, only a majority tells which one comes first.
+        let creates = |rank: u32| {
+            let mut waits = alignment.waits.of_rank(rank);
+            waits.any(|instance| matches!(instance.place, Place::Creation(_)))
+        };
+        let is_order = instance.lacking.iter().all(creates);
+        if !is_order || callers.len() > instance.lacking.len() {
+            finding.suspects = instance.lacking.clone();
+        }
+        if is_order {
+            finding.detail.push(
+                "the ranks are in creations of different communicators: they create them in different orders"
+                    .to_owned(),
+            );
+        }
         if callers.len() < instance.lacking.len() {
             finding
                 .detail

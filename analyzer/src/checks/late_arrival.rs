@@ -5,8 +5,9 @@ use rankdiff_trace::RankSet;
 use super::lates::millis;
 use super::{Check, Meta, Raw, Rule, blank, report};
 use crate::finding::{Class, Severity};
+use crate::index::Track;
 use crate::steps;
-use crate::words::duration;
+use crate::words::{Who as _, duration};
 
 const META: Meta = Meta {
     code: "S003",
@@ -42,14 +43,26 @@ pub(super) const CHECK: Check = Check {
             finding.group = Some(comm.reference());
             finding.first_visible = Some(pos);
             finding.step = steps::position(track, pos);
-            finding.late = RankSet::from_iter([track.rank]);
+            // Several may have come last together, as far as their clocks tell.
+            let moment = |track: &Track<'_>| {
+                let (stream, entry) = (alignment.attempt.streams.get(track.stream)?, track.at(pos)?);
+                Some((stream, entry.call.enter))
+            };
+            let last = moment(track);
+            let together = alignment.tracks(at).iter().filter(|other| {
+                moment(other).zip(last).is_some_and(|((stream, enter), (by, latest))| {
+                    let doubt = stream.clock.doubt_between(enter, &by.clock, latest);
+                    by.time(latest).saturating_sub(stream.time(enter)) <= doubt
+                })
+            });
+            finding.late = together.map(|track| track.rank).collect();
             finding.late_ms = Some(millis(late));
             finding.confidence = report::confidence(alignment, at, comm);
             // What the clocks of several machines may be apart is left out of it.
             let least = if alignment.attempt.clocks.is_some() { "at least " } else { "" };
             finding.headline = format!(
-                "rank {} came {least}{} after the first to call {pos}, which then completed",
-                track.rank,
+                "{} came {least}{} after the first to call {pos}, which then completed",
+                finding.late.who(),
                 duration(millis(late))
             );
             found.push(Raw { finding, rule: Rule::Note, at: 0, roots: RankSet::new(), open: false, comm: Some(at) });

@@ -6,6 +6,7 @@ use super::report::{self, fact};
 use super::{Meta, Raw, Rule, blank};
 use crate::align::Alignment;
 use crate::common;
+use crate::finding::Severity;
 use crate::lateness::Late;
 use crate::state::Activity;
 use crate::waits::Place;
@@ -38,7 +39,11 @@ fn of_late(alignment: &Alignment<'_>, late: &Late, meta: &Meta) -> Option<Raw> {
     };
     finding.sides = report::waiting_sides(alignment, instance);
     for rank in late.roots.iter() {
-        let state = report::elsewhere(alignment, rank, instance.comm);
+        let state = if late.came {
+            format!("came {} after the first", duration(millis(late.by)))
+        } else {
+            report::elsewhere(alignment, rank, instance.comm)
+        };
         match finding.sides.iter_mut().find(|side| side.call.is_none() && side.state == state) {
             Some(side) => {
                 side.ranks.insert(rank);
@@ -75,8 +80,15 @@ pub(super) fn missing_phrase(alignment: &Alignment<'_>, late: &Late) -> String {
     let Some(instance) = alignment.waits.instances.get(late.instance) else { return String::new() };
     let call = instance.waiters.first().map(|waiter| report::waiter_text(alignment, instance, waiter));
     let place = call.map(|call| report::place_phrase(alignment, instance, &call)).unwrap_or_default();
-    let verb = if late.roots.len() == 1 { "has" } else { "have" };
     let waiters = instance.waiting();
+    if late.came {
+        return format!(
+            "{} had not entered {place} when {}, which waited there, had ended",
+            late.roots.who(),
+            waiters.who()
+        );
+    }
+    let verb = if late.roots.len() == 1 { "has" } else { "have" };
     let wait = if waiters.len() == 1 { "waits" } else { "wait" };
     format!(
         "{} {verb} not entered {place}, where {} {wait} for {}",
@@ -84,6 +96,11 @@ pub(super) fn missing_phrase(alignment: &Alignment<'_>, late: &Late) -> String {
         waiters.who(),
         duration(millis(late.by))
     )
+}
+
+/// Lateness alone is a warning; once the job has given up waiting, or the rank is gone, nobody comes any more.
+pub(super) fn severity(alignment: &Alignment<'_>, late: &Late) -> Severity {
+    if alignment.deaths.watchdog || late.ended || late.came { Severity::Error } else { Severity::Warning }
 }
 
 /// ns as ms.

@@ -9,7 +9,7 @@ use crate::align::Alignment;
 use crate::common;
 use crate::diverge::Kind;
 use crate::finding::{Class, Confidence, Severity};
-use crate::merged::Deviation;
+use crate::merged::{Departure, Deviation};
 use crate::steps;
 use crate::waits::{Instance, Place};
 use crate::words::{Who as _, absent_side, call_phrase, counted, may_be_barrier};
@@ -56,6 +56,9 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     );
     for cycle in cycles::of_sort(alignment, Sort::Deviation) {
         let Some((rank, deviation, instance)) = cycles::culprit(alignment, &cycle) else { continue };
+        if !deviation.lacks() || deviation.message.is_some() {
+            continue;
+        }
         let Some(instance) = alignment.waits.instances.get(instance) else { continue };
         found.extend(of_absence(alignment, instance, rank, Some(deviation), Rule::Cycle));
     }
@@ -63,10 +66,25 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     // A rank that went on with its program behind a call that others have been waiting in for long.
     for late in &alignment.late {
         let Some(instance) = alignment.waits.instances.get(late.instance) else { continue };
-        for rank in late.roots.iter().filter(|_| matches!(instance.place, Place::Collective(_))) {
+        let collective = matches!(instance.place, Place::Collective(_));
+        for rank in late.roots.iter().take(MOST_ROOTS).filter(|_| collective) {
             if let Some(deviation) = report::went_on(alignment, instance, rank) {
                 told.insert(rank);
                 found.extend(of_absence(alignment, instance, rank, Some(deviation), Rule::Cycle));
+            }
+        }
+    }
+    // A rank that waits alone for many, in a call that it made in place of the one in which others wait for it.
+    for late in &alignment.late {
+        let alone = alignment.waits.instances.get(late.instance).map(|instance| instance.waiters.as_slice());
+        let Some([waiter]) = alone else { continue };
+        for instance in alignment.waits.for_rank(waiter.rank) {
+            if told.contains(waiter.rank) {
+                break;
+            }
+            if let Some(deviation) = report::went_on(alignment, instance, waiter.rank) {
+                told.insert(waiter.rank);
+                found.extend(of_absence(alignment, instance, waiter.rank, Some(deviation), Rule::Cycle));
             }
         }
     }
@@ -87,6 +105,9 @@ fn lacking(who: &RankSet, calls: u64) -> String {
     let verb = if who.len() == 1 { "lacks" } else { "lack" };
     format!("{} {verb} {}", who.who(), counted(calls, "call"))
 }
+
+/// Ranks of one wait that are looked at: more than these did not all leave the program by themselves.
+const MOST_ROOTS: usize = 64;
 
 /// Whether a rank that made its last call agrees with the others up to there and lacks the next one, not an earlier one:
 /// had it left one out before, the calls since would all be alike.
@@ -118,7 +139,7 @@ fn of_absence(
     finding.group = Some(comm.reference());
     finding.first_visible = Some(pos);
     finding.first_divergence = match deviation {
-        Some(deviation) => Some(deviation.pos.min(pos)),
+        Some(deviation) => deviation.exact.then_some(deviation.pos.min(pos)),
         None => ends_there(alignment, at, rank, pos).then_some(pos),
     };
     finding.sides = report::waiting_sides(alignment, instance);
@@ -140,7 +161,13 @@ fn of_absence(
     let call = report::waiter_text(alignment, instance, waiter);
     let phrase = call_phrase(&call, may_be_barrier(comm, waiter.call.op));
     finding.headline = match deviation {
-        Some(deviation) => format!("{} at call {}: {stands}", lacking(&odd, deviation.calls), deviation.pos.min(pos)),
+        Some(deviation) if deviation.how == Departure::Instead => {
+            format!("rank {rank} made another call in place of call {} ({phrase}): it {stands}", deviation.pos.min(pos))
+        }
+        Some(deviation) => {
+            let place = if deviation.exact { "at" } else { "at or before" };
+            format!("{} {place} call {}: {stands}", lacking(&odd, deviation.calls()), deviation.pos.min(pos))
+        }
         None => format!("rank {rank} lacks call {pos} ({phrase}): it {stands}"),
     };
     let waiters = instance.waiting();
@@ -150,11 +177,8 @@ fn of_absence(
         waiters.who(),
         report::place_phrase(alignment, instance, &call)
     ));
-    if deviation.is_some() {
-        finding.detail.push(
-            "ranks in the same role made that call at this place of the program and went on to what it does now"
-                .to_owned(),
-        );
+    if let Some(deviation) = deviation {
+        finding.detail.push(report::who_says(&deviation).to_owned());
     }
     let track = alignment.tracks(at).iter().find(|track| track.at(pos).is_some());
     finding.step = track.and_then(|track| steps::position(track, finding.first_divergence.unwrap_or(pos)));

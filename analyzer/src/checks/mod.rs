@@ -13,11 +13,13 @@ mod crossed_communicators;
 mod cycles;
 mod device_stall;
 mod driver_stall;
+mod dropped_messages;
 mod dtype_mismatch;
 mod extra_call;
 mod form_mismatch;
 mod graph_capture;
 mod group_creation;
+mod group_order;
 mod host_stall;
 mod late_arrival;
 mod lates;
@@ -90,6 +92,7 @@ pub static CHECKS: &[Check] = &[
     unexplained_wait::CHECK,
     device_stall::CHECK,
     unbuffered_sends::CHECK,
+    group_order::CHECK,
     late_arrival::CHECK,
     lost_events::CHECK,
     graph_capture::CHECK,
@@ -173,6 +176,7 @@ pub(crate) fn blank(meta: &Meta) -> Finding {
         first_visible: None,
         step: None,
         sides: Vec::new(),
+        window: Vec::new(),
         suspects: RankSet::new(),
         waiting: RankSet::new(),
         direct_victims: RankSet::new(),

@@ -1,8 +1,12 @@
 //! Sends and receives wait for one another in a circle.
 
+use rankdiff_trace::Op;
+
 use super::cycles::{self, Sort};
 use super::{Check, Meta, Rule, report};
+use crate::align::Alignment;
 use crate::finding::{Class, Confidence, Severity};
+use crate::waits::{Cycle, Place};
 
 const META: Meta = Meta {
     code: "P001",
@@ -36,6 +40,7 @@ pub(super) const CHECK: Check = Check {
                 continue;
             }
             let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Cycle);
+            raw.finding.detail.extend(without_partner(alignment, &cycle));
             if alignment.waits.by_sends {
                 raw.finding.confidence = raw.finding.confidence.min(Confidence::Medium);
                 raw.finding.detail.push(
@@ -48,3 +53,21 @@ pub(super) const CHECK: Check = Check {
         }
     },
 };
+
+/// The one call of the circle that nobody has made the other end of, where all others have theirs.
+fn without_partner(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<String> {
+    let places = || cycle.instances.iter().filter_map(|&at| alignment.waits.instances.get(at)).map(|one| one.place);
+    let mut singles = places().filter_map(|place| match place {
+        Place::Message(at) => alignment.messages.singles.get(at),
+        _ => None,
+    });
+    let single = singles.next().filter(|_| singles.next().is_none())?;
+    let paired = places().all(|place| matches!(place, Place::Message(_) | Place::Transfer));
+    let (what, other) = if single.end.call.op == Op::Send { ("send to", "receive") } else { ("receive from", "send") };
+    paired.then(|| {
+        format!(
+            "only the {what} rank {} on rank {} has no {other}: every other call of the circle has its partner",
+            single.peer, single.end.rank
+        )
+    })
+}

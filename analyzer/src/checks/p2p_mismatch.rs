@@ -6,7 +6,7 @@ use super::cycles::{self, Sort};
 use super::report::{self, fact};
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::{Alignment, synchronises};
-use crate::finding::{Class, Severity, Side};
+use crate::finding::{Class, Finding, Severity, Side};
 use crate::index::{Base, Progress};
 use crate::messages::{End, Misfit, Single};
 use crate::queues;
@@ -50,20 +50,41 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         found.extend(of_misfit(alignment, misfit));
     }
     for cycle in cycles::of_sort(alignment, Sort::Message) {
-        if let Some(text) = wrong_address(alignment, &cycle) {
+        if let Some(stray) = wrong_address(alignment, &cycle) {
             let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Message);
-            raw.finding.headline = text;
+            raw.finding.headline = stray.text(alignment);
+            if !is_side(&raw.finding, stray.send.end.rank, Op::Send) {
+                let side = side(alignment, stray.send.comm, &stray.send.end);
+                let send = side.call.map(|call| (call_phrase(&call, false), call.site)).unwrap_or_default();
+                let site = if send.1.is_empty() { String::new() } else { format!(" in {}", send.1) };
+                let peer = stray.send.peer;
+                let rank = stray.send.end.rank;
+                let text = format!("the {} from rank {rank} to rank {peer}{site} has no receive", send.0);
+                raw.finding.evidence.push(fact("message", RankSet::from_iter([rank]), text));
+            }
             raw.finding.cycle.clear();
             found.push(raw);
         }
     }
+    let left_out = super::dropped_messages::find(alignment, &META, found);
     for single in &alignment.messages.singles {
+        if left_out.contains(&(single.comm, single.end.rank, single.peer)) {
+            continue;
+        }
         if never_comes(alignment, single) {
             found.extend(of_single(alignment, single));
         } else if let Some(pos) = passed(alignment, single) {
             found.extend(of_passed(alignment, single, pos));
         }
     }
+}
+
+/// Whether a call of this kind is among the sides of a finding.
+fn is_side(finding: &Finding, rank: u32, op: Op) -> bool {
+    finding
+        .sides
+        .iter()
+        .any(|side| side.ranks.contains(rank) && side.call.as_ref().is_some_and(|call| call.op.ends_with(op.name())))
 }
 
 /// Whether the circle is only there because a rank waits for a message whose sender has gone on without it.
@@ -102,30 +123,44 @@ fn passed(alignment: &Alignment<'_>, single: &Single<'_>) -> Option<u64> {
     (known && !refuted).then_some(went_on.pos)
 }
 
-/// Two ranks that want to exchange something, but not under one address: what is different.
-pub(super) fn wrong_address(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<String> {
-    let &[one, other] = cycle.ranks.as_slice() else { return None };
-    let single = |at: usize| match alignment.waits.instances.get(*cycle.instances.get(at)?)?.place {
-        Place::Message(at) => alignment.messages.singles.get(at),
+/// A call of the circle that waits for a partner, and one of that partner's calls for its rank that has none either: they
+/// want to exchange something, but not under one address.
+pub(super) fn wrong_address<'s, 'a>(alignment: &'s Alignment<'a>, cycle: &Cycle) -> Option<Stray<'s, 'a>> {
+    let singles = &alignment.messages.singles;
+    let places = cycle.instances.iter().filter_map(|&at| alignment.waits.instances.get(at)).map(|found| found.place);
+    let waiting = places.filter_map(|place| match place {
+        Place::Message(at) => singles.get(at),
         _ => None,
-    };
-    let (a, b) = (single(0)?, single(1)?);
-    let (send, recv) = match (a.end.call.op, b.end.call.op) {
-        (Op::Send, Op::Recv) => (a, b),
-        (Op::Recv, Op::Send) => (b, a),
-        _ => return None,
-    };
-    if a.peer != other || b.peer != one {
-        return None;
+    });
+    let found = waiting.filter_map(|single| {
+        let other = singles.iter().find(|other| {
+            other.end.rank == single.peer && other.peer == single.end.rank && other.end.call.op != single.end.call.op
+        })?;
+        Some(if single.end.call.op == Op::Send { (single, other) } else { (other, single) })
+    });
+    found.map(|(send, recv)| Stray { send, recv }).next()
+}
+
+/// A send and a receive of the same two ranks that do not meet.
+pub(super) struct Stray<'s, 'a> {
+    send: &'s Single<'a>,
+    recv: &'s Single<'a>,
+}
+
+impl Stray<'_, '_> {
+    /// What is different.
+    fn text(&self, alignment: &Alignment<'_>) -> String {
+        let (send, recv) = (self.send, self.recv);
+        let name = |single: &Single<'_>| alignment.comm(single.comm).map(|comm| comm.display()).unwrap_or_default();
+        let what = if send.comm != recv.comm {
+            format!("on {} and on {}", name(send), name(recv))
+        } else {
+            let tag =
+                |single: &Single<'_>| single.end.call.tag.map_or_else(|| "none".to_owned(), |tag| tag.to_string());
+            format!("with tag {} and with tag {}", tag(send), tag(recv))
+        };
+        format!("the send of rank {} and the receive of rank {} do not meet: {what}", send.end.rank, recv.end.rank)
     }
-    let name = |single: &Single<'_>| alignment.comm(single.comm).map(|comm| comm.display()).unwrap_or_default();
-    let what = if send.comm != recv.comm {
-        format!("on {} and on {}", name(send), name(recv))
-    } else {
-        let tag = |single: &Single<'_>| single.end.call.tag.map_or_else(|| "none".to_owned(), |tag| tag.to_string());
-        format!("with tag {} and with tag {}", tag(send), tag(recv))
-    };
-    Some(format!("the send of rank {} and the receive of rank {} do not meet: {what}", send.end.rank, recv.end.rank))
 }
 
 /// A pending call whose peer has ended.

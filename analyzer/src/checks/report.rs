@@ -10,7 +10,7 @@ use crate::comms::Comm;
 use crate::diverge::{Divergence, Kind};
 use crate::finding::{CallText, Confidence, Evidence, Finding, Side};
 use crate::index::{Base, Progress, Track};
-use crate::merged::{self, Deviation};
+use crate::merged::{self, Departure, Deviation};
 use crate::state::How;
 use crate::steps::{self, Rhythm};
 use crate::stream::RankStream;
@@ -193,6 +193,7 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
                 call.peer.map(|peer| format!(" {} rank {peer}", if call.op.ends_with("send") { "to" } else { "from" }));
             format!("{}{}", call_phrase(call, false), peer.unwrap_or_default())
         }
+        Place::FromAny => format!("{} from any rank", call_phrase(call, false)),
         _ => call_phrase(
             call,
             comm.is_some_and(|comm| comm.semantics.contains(rankdiff_trace::Semantics::BARRIER_IS_ALL_REDUCE)),
@@ -206,7 +207,7 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
             let of = if makes(alignment, at) { "for" } else { "of" };
             format!("{phrase} {of} {name}")
         }
-        Place::Message(_) | Place::Transfer => format!("{phrase} on {name}"),
+        Place::Message(_) | Place::Transfer | Place::FromAny => format!("{phrase} on {name}"),
         Place::Unjoined => format!("{phrase} on a communicator whose members are not known"),
     }
 }
@@ -364,7 +365,13 @@ pub(super) fn fact(kind: &str, ranks: RankSet, text: impl Into<String>) -> Evide
 /// The fact that nobody makes a call any more.
 pub(super) fn stands_still(alignment: &Alignment<'_>) -> Option<Evidence> {
     let quiet = alignment.quiet.as_ref()?;
-    let text = format!("no rank has made a call for {}", duration(super::lates::millis(quiet.by)));
+    let by = duration(super::lates::millis(quiet.by));
+    let alive = quiet.live.iter().any(|rank| alignment.state_of(rank).is_some_and(|state| !state.is_gone()));
+    let text = if alive {
+        format!("no rank has made a call for {by}")
+    } else {
+        format!("no rank made a call for {by} before the job was ended")
+    };
     Some(fact("quiet", quiet.live.clone(), text))
 }
 
@@ -513,7 +520,7 @@ pub(super) fn left_out(alignment: &Alignment<'_>, instance: &Instance<'_>, rank:
     if !matches!(state.ended, None | Some((_, How::Exit(0)))) || state.aborted.is_some() || !state.is_gone() {
         return None;
     }
-    let deviation = merged::deviation(alignment, rank).filter(|found| found.lacks && Some(found.comm) == instance.comm);
+    let deviation = merged::deviation(alignment, rank).filter(|found| is_of(found, instance));
     if deviation.is_some() {
         return Some(deviation);
     }
@@ -527,6 +534,26 @@ pub(super) fn left_out(alignment: &Alignment<'_>, instance: &Instance<'_>, rank:
 /// A rank that is late for a call, yet made the calls that ranks in its role make behind it: it left that call out.
 pub(super) fn went_on(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Option<Deviation> {
     let Place::Collective(pos) = instance.place else { return None };
-    merged::deviation(alignment, rank)
-        .filter(|found| found.lacks && Some(found.comm) == instance.comm && found.pos <= pos)
+    merged::deviation(alignment, rank).filter(|found| is_of(found, instance) && found.pos <= pos)
+}
+
+/// Whether what a rank left out is a collective on the communicator that others wait on.
+fn is_of(found: &Deviation, instance: &Instance<'_>) -> bool {
+    found.lacks() && found.message.is_none() && Some(found.comm) == instance.comm
+}
+
+/// What says that a rank left the program.
+pub(super) fn who_says(deviation: &Deviation) -> &'static str {
+    match deviation.how {
+        _ if deviation.by_own_past => {
+            "in each round before it made that call at this place of the program and went on to what it does now"
+        }
+        Departure::Lacks(_) => {
+            "ranks in the same role made that call at this place of the program and went on to what it does now"
+        }
+        Departure::Extra(_) => "ranks in the same role made no such call at this place of the program",
+        Departure::Instead => {
+            "ranks in the same role made that call at this place of the program, and none of them what it does now"
+        }
+    }
 }

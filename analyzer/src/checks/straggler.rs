@@ -1,6 +1,6 @@
 //! A rank that others wait for is late, and at work.
 
-use super::lates::{each, millis, missing_phrase};
+use super::lates::{each, millis, missing_phrase, severity};
 use super::{Check, Meta};
 use crate::finding::{Class, Severity};
 use crate::state::Activity;
@@ -37,11 +37,17 @@ pub(super) const CHECK: Check = Check {
             raw.finding.late = late.roots.clone();
             raw.finding.late_ms = Some(millis(late.by));
             let verb = if late.roots.len() == 1 { "is" } else { "are" };
-            raw.finding.headline =
-                format!("{} {verb} late by {}, still running", late.roots.who(), duration(millis(late.by)));
+            let by = duration(millis(late.by));
+            raw.finding.headline = if late.came {
+                format!("{} came late by {by}, when others had given up waiting", late.roots.who())
+            } else if late.ended {
+                format!("{} came late by {by} or more, still running when ended", late.roots.who())
+            } else {
+                format!("{} {verb} late by {by}, still running", late.roots.who())
+            };
+            raw.finding.severity = severity(alignment, late);
             raw.finding.detail.push(missing_phrase(alignment, late));
             if alignment.deaths.watchdog {
-                raw.finding.severity = Severity::Error;
                 raw.finding
                     .detail
                     .push("the job's own time-out has passed: the ranks that waited were ended by it".to_owned());

@@ -34,12 +34,12 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         let held = rendezvous::held(alignment);
-        let Some(first) = held.first() else { return };
+        let Some(first) = held.sends.first() else { return };
         let mut finding = blank(&META);
         let comm = alignment.comm(first.comm);
         finding.group = comm.map(|comm| comm.reference());
-        let ranks = rendezvous::ranks(&held);
-        for held in held.iter().take(8) {
+        let ranks = held.senders();
+        for held in held.sends.iter().take(8) {
             let Some(call) = alignment.attempt.streams.get(held.stream).and_then(|stream| stream.calls.get(held.call))
             else {
                 continue;
@@ -47,10 +47,17 @@ pub(super) const CHECK: Check = Check {
             let call = call_text(alignment, alignment.comm(held.comm), held.stream, call);
             finding.sides.push(Side { ranks: RankSet::from_iter([held.rank]), call: Some(call), state: String::new() });
         }
-        finding.headline = format!(
-            "{} send to each other before they receive: it passed because the sends were buffered",
-            ranks.who()
-        );
+        finding.headline = if held.others.is_empty() {
+            format!("{} send to each other before they receive: it passed because the sends were buffered", ranks.who())
+        } else {
+            let verb = if ranks.len() == 1 { "sends" } else { "send" };
+            let wait = if held.others.len() == 1 { "waits" } else { "wait" };
+            format!(
+                "{} {verb} to ranks that receive only behind a call in which {} {wait} for them: it passed because the sends were buffered",
+                ranks.who(),
+                held.others.who()
+            )
+        };
         finding.detail.push("with larger messages or another transport this is a deadlock".to_owned());
         if let Some(comm) = comm {
             finding.confidence = report::confidence(alignment, first.comm, comm);

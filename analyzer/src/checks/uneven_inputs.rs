@@ -60,7 +60,8 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     for instance in instances {
         let gone: RankSet = instance.lacking.iter().filter(|&rank| left(alignment, instance, rank)).collect();
         let gone = gone.difference(&told);
-        let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
+        let place =
+            matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_) | Place::FromAny);
         if gone.is_empty() || !place {
             continue;
         }

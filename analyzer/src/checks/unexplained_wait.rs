@@ -46,6 +46,12 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         raw.finding.late = late.roots.clone();
         raw.finding.late_ms = Some(millis(late.by));
         raw.finding.confidence = Confidence::Low;
+        // A few that wait for most of the others may as well have come too early.
+        let members = raw.comm.and_then(|comm| alignment.comm(comm)).map_or(0, |comm| comm.members.len());
+        if late.roots.len() * 2 > members {
+            raw.finding.suspects = RankSet::new();
+            raw.finding.common.clear();
+        }
         raw.finding.headline = format!("{} {verb} not come; cannot tell why", late.roots.who());
         raw.finding.detail.push(missing_phrase(alignment, late));
         let it = if late.roots.len() == 1 { "it was" } else { "they were" };
@@ -74,6 +80,7 @@ fn standing_still(alignment: &Alignment<'_>) -> Option<Raw> {
     let waits = &alignment.waits;
     let told = !waits.instances.is_empty()
         || !waits.stuck.is_empty()
+        || !waits.transfers.is_empty()
         || alignment.divergences.iter().any(|one| one.open)
         || alignment.states.iter().any(|state| state.failed())
         || alignment.messages.misfits.iter().any(|misfit| misfit.recv.progress != Progress::Done);

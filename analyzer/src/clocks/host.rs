@@ -128,6 +128,11 @@ impl HostClock {
         }
     }
 
+    /// Whether calls prove how the two compare, or they are one: nothing has to be assumed of wall clocks.
+    pub(crate) fn is_proven_with(&self, other: &HostClock) -> bool {
+        std::ptr::eq(self, other) || self.component == other.component
+    }
+
     /// Whether its times compare with other clocks' at all.
     pub(crate) fn is_joined(&self) -> bool {
         self.joined

@@ -42,15 +42,19 @@ pub(crate) struct Facts {
 }
 
 /// Analyzes a job by its digests.
-pub(crate) fn analyze(mut outlines: Vec<StreamOutline>, options: &Options) -> Report {
+pub(crate) fn analyze(outlines: Vec<StreamOutline>, options: &Options) -> Report {
+    let (traces, facts) = decoded(outlines, options);
+    crate::report_of(&traces, options, Some(&facts))
+}
+
+/// The traces of a job with the calls that its digests leave in question, and what is known of the others.
+pub(crate) fn decoded(mut outlines: Vec<StreamOutline>, options: &Options) -> (Vec<ProcessTrace>, Facts) {
     let shells: Vec<ProcessTrace> = outlines.iter_mut().map(fill::shell).collect();
     let groups = groups(&shells, &outlines, options);
     let total: u64 = outlines.iter().map(|outline| outline.calls).sum();
     let budget = options.decode_calls.unwrap_or(LEAST_BUDGET.max(total / SHARE));
     let plan = Plan::make(&groups, &outlines, budget);
-    let (traces, facts) = fill::traces(shells, &outlines, &groups, &plan);
-    drop(outlines);
-    crate::report_of(&traces, options, Some(&facts))
+    fill::traces(shells, &outlines, &groups, &plan)
 }
 
 /// The communicators of all attempts of the job with their members' digests.

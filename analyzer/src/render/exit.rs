@@ -60,6 +60,7 @@ mod tests {
             first_visible: None,
             step: None,
             sides: Vec::new(),
+            window: Vec::new(),
             suspects: RankSet::new(),
             waiting: RankSet::new(),
             direct_victims: RankSet::new(),

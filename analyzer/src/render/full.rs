@@ -10,6 +10,7 @@ use rankdiff_trace::RankSet;
 use super::screen::{Item, Line, Section, Tone, fit, write};
 use super::sides;
 use super::text;
+use super::window;
 use super::{Render, RenderOptions};
 use crate::finding::{Class, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity};
 use crate::verdict::CANNOT_TELL;
@@ -65,7 +66,7 @@ impl Render for Full {
         if !options.verbose {
             fit(&mut sections, SCREEN);
         }
-        write(&sections, INDENT, options.color, out)
+        write(&sections, INDENT, "--verbose", options.color, out)
     }
 }
 
@@ -77,9 +78,12 @@ struct Layout<'a> {
 impl Layout<'_> {
     fn finding(&self, finding: &Finding) -> Vec<Section> {
         let header = self.wrap(self.headline(finding, Line::default()), TALLEST);
+        let (before, behind) = window::items(finding, self.options);
         vec![
             Section::fixed(vec![header]),
+            Section::sheddable(before, 0, 6, "earlier call"),
             Section::sheddable(sides::items(finding, self.options), 3, 1, "side"),
+            Section::sheddable(behind, 0, 6, "later call"),
             Section::fixed(self.place(finding).into_iter().collect()),
             Section::sheddable(finding.detail.iter().map(|text| self.prose(text)).collect(), 3, 2, "line"),
             Section::fixed(self.roles(finding)),

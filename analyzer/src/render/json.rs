@@ -41,7 +41,7 @@ impl Render for Json {
 }
 
 /// Spells out what JSON allows as it is but a terminal would obey. Outside strings JSON has only line feeds of these.
-fn terminal_safe(json: &str) -> String {
+pub(super) fn terminal_safe(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
         if c != '\n' && is_unsafe(c) {
@@ -85,6 +85,7 @@ struct FindingJson<'a> {
     first_visible: Option<u64>,
     step: Option<Step>,
     sides: Vec<SideJson<'a>>,
+    window: Vec<WindowJson<'a>>,
     suspects: String,
     waiting: String,
     victims: Victims,
@@ -100,8 +101,9 @@ struct FindingJson<'a> {
     text: String,
 }
 
+/// A communicator.
 #[derive(Serialize)]
-struct Group<'a> {
+pub(super) struct Group<'a> {
     id: String,
     name: &'a str,
     desc: &'a str,
@@ -117,6 +119,14 @@ struct Step {
 }
 
 #[derive(Serialize)]
+struct WindowJson<'a> {
+    position: u64,
+    ranks: String,
+    count: usize,
+    call: Call<'a>,
+}
+
+#[derive(Serialize)]
 struct SideJson<'a> {
     ranks: String,
     count: usize,
@@ -124,8 +134,9 @@ struct SideJson<'a> {
     state: &'a str,
 }
 
+/// A call.
 #[derive(Serialize)]
-struct Call<'a> {
+pub(super) struct Call<'a> {
     op: &'a str,
     count: Option<u64>,
     dtype: Option<&'a str>,
@@ -136,6 +147,7 @@ struct Call<'a> {
     site: &'a str,
     frames: Vec<FrameJson<'a>>,
     seq: Option<u64>,
+    object: Option<&'a str>,
     pending: bool,
 }
 
@@ -247,6 +259,7 @@ impl<'a> FindingJson<'a> {
             first_visible: finding.first_visible,
             step: finding.step.map(|step| Step { number: step.number, call: step.call, period: step.period }),
             sides: finding.sides.iter().map(SideJson::new).collect(),
+            window: finding.window.iter().map(WindowJson::new).collect(),
             suspects: finding.suspects.to_string(),
             waiting: finding.waiting.to_string(),
             victims: Victims {
@@ -278,13 +291,24 @@ fn text(finding: &Finding) -> String {
 }
 
 impl<'a> Group<'a> {
-    fn new(group: &'a GroupRef) -> Group<'a> {
+    pub(super) fn new(group: &'a GroupRef) -> Group<'a> {
         Group {
             id: group.identity.to_string(),
             name: &group.name,
             desc: &group.desc,
             library: &group.library,
             ranks: group.ranks.to_string(),
+        }
+    }
+}
+
+impl<'a> WindowJson<'a> {
+    fn new(row: &'a finding::WindowRow) -> WindowJson<'a> {
+        WindowJson {
+            position: row.position,
+            ranks: row.ranks.to_string(),
+            count: row.ranks.len(),
+            call: Call::new(&row.call),
         }
     }
 }
@@ -301,7 +325,7 @@ impl<'a> SideJson<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(call: &'a CallText) -> Call<'a> {
+    pub(super) fn new(call: &'a CallText) -> Call<'a> {
         Call {
             op: &call.op,
             count: call.count,
@@ -313,6 +337,7 @@ impl<'a> Call<'a> {
             site: &call.site,
             frames: call.frames.iter().map(FrameJson::new).collect(),
             seq: call.seq,
+            object: call.object,
             pending: call.pending,
         }
     }

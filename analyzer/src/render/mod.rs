@@ -11,6 +11,8 @@
 //! neither code nor group; `detail` and evidence are single lines without a final stop.
 
 mod concise;
+mod dump_json;
+mod dump_text;
 mod exit;
 mod full;
 mod json;
@@ -18,6 +20,7 @@ mod place;
 mod screen;
 mod sides;
 mod text;
+mod window;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -25,6 +28,8 @@ use std::io::{self, Write};
 use crate::finding::Report;
 
 pub use crate::words::grouped;
+pub use dump_json::{DUMP_SCHEMA_VERSION, dump_json};
+pub use dump_text::dump_text;
 pub use exit::ExitPolicy;
 pub use json::SCHEMA_VERSION;
 pub use text::escape;

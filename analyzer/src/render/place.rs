@@ -22,7 +22,7 @@ pub(super) const FUNCTIONS: usize = 3;
 
 /// The places of the sides of one finding, in their order; empty where nothing is known.
 pub(super) fn places(calls: &[Option<&CallText>]) -> Vec<Place> {
-    let stacks: Vec<Vec<Frame>> = calls.iter().map(|call| call.map(frames).unwrap_or_default()).collect();
+    let stacks: Vec<Vec<Frame>> = calls.iter().map(|call| call.map(callers).unwrap_or_default()).collect();
     let places: Vec<Place> = stacks.iter().map(|stack| own_code(stack)).collect();
     let known: Vec<&Vec<Frame>> = stacks.iter().filter(|stack| !stack.is_empty()).collect();
     let mut shown = places.iter().filter(|place| **place != Place::default());
@@ -36,6 +36,16 @@ pub(super) fn places(calls: &[Option<&CallText>]) -> Vec<Place> {
         }
         _ => places,
     }
+}
+
+/// The frames of a call, without those below a collective of objects: that is named as the call itself.
+fn callers(call: &CallText) -> Vec<Frame> {
+    let mut all = frames(call);
+    let is_it = |frame: &Frame| call.object.is_some_and(|name| frame.function.ends_with(name));
+    if let Some(at @ 1..) = all.iter().rposition(is_it) {
+        all.truncate(at);
+    }
+    all
 }
 
 /// The frames of a call; where there is only the one-line form, that taken apart.

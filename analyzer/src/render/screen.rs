@@ -183,16 +183,22 @@ pub(super) fn fit(sections: &mut [Section], budget: usize) {
     }
 }
 
-/// Writes the sections; each says what was dropped from it.
-pub(super) fn write(sections: &[Section], indent: usize, color: bool, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the sections; each says what was dropped from it, and `more` how to see it.
+pub(super) fn write(
+    sections: &[Section],
+    indent: usize,
+    more: &str,
+    color: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     for section in sections {
         for line in section.items.iter().flatten() {
             line.write(color, out)?;
         }
         if section.dropped > 0 {
             let mut line = Line::indented(indent);
-            let more = text::counted(section.dropped as u64, section.noun);
-            line.push(Tone::Faint, &format!("… and {more} more (--verbose)"));
+            let dropped = text::counted(section.dropped as u64, section.noun);
+            line.push(Tone::Faint, &format!("… and {dropped} more ({more})"));
             line.write(color, out)?;
         }
     }
@@ -254,7 +260,7 @@ mod tests {
         let mut sections = [section(4, 1, 2), section(4, 1, 1)];
         fit(&mut sections, 6);
         let mut bytes = Vec::new();
-        write(&sections, 2, false, &mut bytes).expect("a vector takes everything");
+        write(&sections, 2, "--verbose", false, &mut bytes).expect("a vector takes everything");
         assert_eq!(
             String::from_utf8(bytes).expect("text"),
             "2.0\n  … and 3 facts more (--verbose)\n1.0\n1.1\n1.2\n1.3\n"

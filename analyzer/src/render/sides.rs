@@ -5,8 +5,9 @@ use rankdiff_trace::RankSet;
 use super::RenderOptions;
 use super::place::{self, Place};
 use super::screen::{Item, Line, Tone};
-use super::text;
+use super::{text, window};
 use crate::finding::{CallText, Finding, Side};
+use crate::objects;
 
 const INDENT: usize = 2;
 const GAP: usize = 2;
@@ -28,15 +29,18 @@ struct Row<'a> {
 
 /// Widths of the columns.
 struct Columns {
+    /// Room for the position, where calls around it are shown as well.
+    lead: usize,
     ranks: usize,
     share: usize,
     fields: [usize; 4],
 }
 
 impl Columns {
-    fn of(rows: &[Row<'_>]) -> Columns {
+    fn of(rows: &[Row<'_>], lead: usize) -> Columns {
         let widest = |of: fn(&Row<'_>) -> usize| rows.iter().map(of).max().unwrap_or_default();
         Columns {
+            lead,
             ranks: widest(|row| width(&row.ranks)),
             share: widest(|row| width(&row.share)),
             fields: [
@@ -50,7 +54,7 @@ impl Columns {
 
     /// Column where the call begins.
     fn call(&self) -> usize {
-        INDENT + self.ranks + 1 + self.share + GAP
+        INDENT + self.lead + self.ranks + 1 + self.share + GAP
     }
 
     /// Column behind the call.
@@ -68,13 +72,18 @@ fn width(text: &str) -> usize {
 /// One item per side, in the finding's order.
 pub(super) fn items(finding: &Finding, options: &RenderOptions) -> Vec<Item> {
     let rows = rows(finding, options);
-    let columns = Columns::of(&rows);
     let width = options.width;
-    let fits = |functions: usize| {
+    let fits = |columns: &Columns, functions: usize| {
         let places = rows.iter().map(|row| place_width(&row.place, functions)).max().unwrap_or_default();
         columns.call_end() + GAP + places <= width
     };
-    let on_one_line = (1..=place::FUNCTIONS).rev().find(|&functions| fits(functions));
+    let fit = |columns: &Columns| (1..=place::FUNCTIONS).rev().find(|&functions| fits(columns, functions));
+    // The place says more than the position, which stands below as well.
+    let (with, without) = (Columns::of(&rows, window::lead(finding)), Columns::of(&rows, 0));
+    let columns = if fit(&with).is_none() || fit(&with) < fit(&without) { without } else { with };
+    let on_one_line = fit(&columns);
+    let position =
+        finding.first_visible.filter(|_| columns.lead > 0).map(|at| format!("call {at}")).unwrap_or_default();
     let place_column = rows.iter().map(|row| functions_width(&row.place, on_one_line.unwrap_or(1))).max();
     let first = rows.first().map(|row| row.fields.clone()).unwrap_or_default();
     let some_complete = finding.sides.iter().filter_map(|side| side.call.as_ref()).any(|call| !call.pending);
@@ -82,7 +91,9 @@ pub(super) fn items(finding: &Finding, options: &RenderOptions) -> Vec<Item> {
         .map(|row| {
             let mut item = Vec::new();
             let mut line = Line::indented(INDENT);
-            line.push(row.tone, &row.ranks).pad_to(INDENT + columns.ranks + 1).push(Tone::Plain, &row.share);
+            line.push(Tone::Strong, &position).pad_to(INDENT + columns.lead);
+            line.push(row.tone, &row.ranks).pad_to(INDENT + columns.lead + columns.ranks + 1);
+            line.push(Tone::Plain, &row.share);
             let Some(call) = &row.side.call else {
                 line.pad_to(columns.call());
                 let state = if row.side.state.is_empty() { "" } else { ": " };
@@ -162,7 +173,14 @@ fn tone(finding: &Finding, ranks: &RankSet) -> Tone {
     }
 }
 
-fn fields(call: &CallText) -> [String; 4] {
+/// The call in columns: operation, count, type, the rest.
+pub(super) fn fields(call: &CallText) -> [String; 4] {
+    if let Some(object) = call.object {
+        // The program made one call; its count and type are the framework's.
+        let part = objects::part(call.dtype.as_deref());
+        let part = call.count.map_or_else(|| part.to_owned(), |count| format!("{part}, {count}"));
+        return [object.to_uppercase(), String::new(), String::new(), format!("({part})")];
+    }
     // A barrier moves nothing: its one element is the library's, not the program's.
     let is_barrier = call.op.ends_with("barrier");
     let count = call.count.filter(|_| !is_barrier).map(|count| count.to_string()).unwrap_or_default();

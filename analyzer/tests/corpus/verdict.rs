@@ -294,6 +294,7 @@ fn empty() -> Finding {
         first_visible: None,
         step: None,
         sides: Vec::new(),
+        window: Vec::new(),
         suspects: RankSet::new(),
         waiting: RankSet::new(),
         direct_victims: RankSet::new(),

@@ -2,6 +2,7 @@
 //!
 //! After a wanted change: `RANKDIFF_UPDATE_GOLDEN=1 cargo test -p rankdiff-analyzer --test render`, then read the diff.
 
+mod dumps;
 mod reports;
 mod schema;
 
@@ -59,6 +60,7 @@ fn outputs() -> Vec<(String, String)> {
             add("color.txt", rendered("full", &case.report, &colored()));
         }
     }
+    outputs.extend(dumps::outputs());
     outputs
 }
 
@@ -126,7 +128,7 @@ fn a_line_of_each_side_names_its_ranks_and_its_call() {
             for Side { ranks, call, .. } in case.report.findings.iter().flat_map(|finding| &finding.sides) {
                 let what = call.as_ref().map_or_else(|| "no call".to_owned(), |call| call.op.to_uppercase());
                 let start = [format!("  {} ", ranks.phrase()), format!("  rank  {ranks} ")];
-                let has_line = |line: &str| start.iter().any(|start| line.starts_with(start)) && line.contains(&what);
+                let has_line = |line: &str| start.iter().any(|start| line.contains(start)) && line.contains(&what);
                 assert!(text.lines().any(has_line), "{}: no line for {ranks} with {what} in\n{text}", case.name);
             }
         }
@@ -287,6 +289,7 @@ fn json_fields_keep_their_order() {
             "first_visible",
             "step",
             "sides",
+            "window",
             "suspects",
             "waiting",
             "victims",

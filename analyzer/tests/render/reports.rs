@@ -1,7 +1,8 @@
 //! Canonical reports: one of each shape that a renderer must do well.
 
 use rankdiff_analyzer::finding::{
-    CallText, Class, ClockJoin, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity, Side, StepPosition,
+    CallText, Class, ClockJoin, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity, Side,
+    StepPosition, WindowRow,
 };
 use rankdiff_trace::{CommIdentity, Frame, FrameKind, RankSet};
 
@@ -17,6 +18,7 @@ pub(crate) fn all() -> Vec<Case> {
         case("op-mismatch", op_mismatch()),
         case("even-split", even_split()),
         case("hidden-shift", hidden_shift()),
+        case("object-collective", object_collective()),
         case("parameter-mismatch", parameter_mismatch()),
         case("straggler", straggler()),
         case("driver-stall", driver_stall()),
@@ -48,6 +50,7 @@ pub(crate) fn finding(code: &'static str, name: &'static str, class: Class, head
         first_visible: None,
         step: None,
         sides: Vec::new(),
+        window: Vec::new(),
         suspects: RankSet::new(),
         waiting: RankSet::new(),
         direct_victims: RankSet::new(),
@@ -130,6 +133,10 @@ fn side(set: &str, call: CallText) -> Side {
     Side { ranks: ranks(set), call: Some(call), state: String::new() }
 }
 
+fn row(position: u64, set: &str, call: CallText) -> WindowRow {
+    WindowRow { position, ranks: ranks(set), call }
+}
+
 fn absent(set: &str, state: &str) -> Side {
     Side { ranks: ranks(set), call: None, state: state.to_owned() }
 }
@@ -164,6 +171,11 @@ fn op_mismatch() -> Report {
         side("0-5,7", stacked(call("barrier", 1, ""), "_validate", 212)),
         side("6", stacked(call("all_reduce", 6_553_600, ""), "generator_backward", 148)),
     ];
+    d.window = ["generator_backward", "discriminator_backward", "discriminator_backward"]
+        .into_iter()
+        .zip(77..)
+        .map(|(function, position)| row(position, "0-7", stacked(call("all_reduce", 6_553_600, ""), function, 148)))
+        .collect();
     d.suspects = ranks("6");
     d.waiting = ranks("0-5,7");
     d.direct_victims = ranks("0-5,7");
@@ -192,6 +204,32 @@ fn even_split() -> Report {
     report(vec![d], "call 80 on world differs between ranks 0 and 6", coverage)
 }
 
+fn object_collective() -> Report {
+    let mut d = finding("D001", "op-mismatch", Class::CodeDivergence, "call 12 differs: rank 2 calls all_reduce");
+    d.group = group("world", "", "c10d", "0-3");
+    (d.first_divergence, d.first_visible) = (Some(12), Some(12));
+    let object = |count, dtype: &str, caller: &str| CallText {
+        redop: None,
+        dtype: Some(dtype.into()),
+        root: Some(0),
+        object: Some("broadcast_object_list"),
+        ..call("broadcast", count, &format!("main>{caller}>broadcast_object_list"))
+    };
+    d.window = vec![
+        row(9, "0-3", call("all_reduce", 64, "train>step")),
+        row(10, "0-3", object(3, "i64", "load")),
+        row(11, "0-3", object(512, "u8", "load")),
+    ];
+    d.sides = vec![side("0-1,3", object(3, "i64", "save")), side("2", call("all_reduce", 64, "train>step"))];
+    d.suspects = ranks("2");
+    d.waiting = ranks("0-3");
+    report(
+        vec![d],
+        "call 12 on world: rank 2 calls all_reduce where 3 ranks call broadcast_object_list",
+        coverage(4, 52),
+    )
+}
+
 fn hidden_shift() -> Report {
     let mut d = finding("D003", "missing-call", Class::CodeDivergence, "rank 3 lacks one all_reduce at call 240");
     d.group = group("dp1", "data_parallel", "nccl", "0-3");
@@ -200,6 +238,15 @@ fn hidden_shift() -> Report {
     d.sides = vec![
         side("0-2", call("all_reduce", 1024, "train.py:90:log_loss")),
         side("3", call("all_reduce", 6_553_600, "train.py:88:train_step>backward")),
+    ];
+    let one = |site| call("all_reduce", 1024, site);
+    d.window = vec![
+        row(238, "0-3", one("train.py:88:forward")),
+        row(239, "0-3", one("train.py:89:backward")),
+        row(240, "0-2", one("train.py:90:log_loss")),
+        row(240, "3", one("train.py:88:forward")),
+        row(241, "0-2", one("train.py:88:forward")),
+        row(241, "3", one("train.py:89:backward")),
     ];
     d.suspects = ranks("3");
     d.waiting = ranks("0-2");

@@ -2,6 +2,7 @@
 
 pub(crate) mod analyze;
 pub(crate) mod doctor;
+pub(crate) mod dump;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod import;

@@ -218,8 +218,10 @@ impl Seen {
         if self.op == Op::Barrier {
             return true;
         }
-        if vectors {
-            return self.dtype == other.dtype;
+        // Members of a v-form pass as many elements as each has.
+        let own = matches!(self.op, Op::AllGatherV | Op::ReduceScatterV | Op::GatherV | Op::ScatterV | Op::AllToAllV);
+        if vectors || own {
+            return self.dtype == other.dtype && self.redop == other.redop;
         }
         let derived = [self, other].into_iter().any(|seen| matches!(seen.dtype, TypeSpec::Derived { .. }));
         let shape = if derived {

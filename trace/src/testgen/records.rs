@@ -200,7 +200,8 @@ impl<'a> RankStream<'a> {
         let Some(program) = schedule.program(self.rank) else { return Ok(()) };
         let mut positions = Positions::default();
         let mut batches: FxHashMap<u32, (usize, u32)> = FxHashMap::default();
-        let mut marks = program.marks.iter().peekable();
+        // Threads run ahead of one another, so units do not come in their order.
+        let mut marks: FxHashMap<u32, u64> = program.marks.iter().copied().collect();
         let mut lost = scenario.lost.get(&self.rank).map_or(&[][..], Vec::as_slice).iter().peekable();
         let mut dropping = 0_u64;
         let mut gap = GapBuilder::default();
@@ -219,12 +220,11 @@ impl<'a> RankStream<'a> {
             if kept && let Some(gaps) = gap.take(self.clock(last_enter), self.clock(one.fate.enter), 0) {
                 gaps.into_iter().try_for_each(|gap| sink(Record::Gap(gap)))?;
             }
-            while let Some(&(unit, step)) = marks.next_if(|mark| mark.0 as usize <= one.unit) {
-                if unit as usize == one.unit && !before && one.fate.enter <= until {
-                    let at = self.clock(one.fate.enter);
-                    let first_thread_seq = one.thread_seq;
-                    sink(Record::Step(StepMark { at, thread: one.thread, first_thread_seq, step }))?;
-                }
+            // What loses a call loses its mark.
+            if let Some(step) = marks.remove(&(one.unit as u32)).filter(|_| kept) {
+                let at = self.clock(one.fate.enter);
+                let first_thread_seq = one.thread_seq;
+                sink(Record::Step(StepMark { at, thread: one.thread, first_thread_seq, step }))?;
             }
             let (comm, made) =
                 self.communicators(&mut comms, &mut positions, &mut definitions, spec, (group, level), kept);

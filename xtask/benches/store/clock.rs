@@ -17,9 +17,3 @@ pub(crate) fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let made = work();
     (made, (cpu() - begin).as_secs_f64())
 }
-
-/// The middle one.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}

@@ -18,7 +18,8 @@ use rankdiff_trace::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::clock::{median, timed};
+use crate::clock::timed;
+use crate::measure::median;
 use crate::table::Table;
 
 /// Calls that are made and handed over at a time.

@@ -13,8 +13,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use rankdiff_trace::testgen::grid::{Border, Change, Grid, GridFiles, GridSpec, GroupKind, Plant, Planted};
 use serde_json::Value;
 
-use crate::clock::median;
-use crate::measure::{self, Taken};
+use crate::measure::{self, Taken, median};
 use crate::space;
 use crate::table::Table;
 

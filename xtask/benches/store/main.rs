@@ -6,8 +6,10 @@ mod clock;
 mod follow;
 mod forms;
 mod growth;
+#[path = "../shared/measure.rs"]
 mod measure;
 mod recorded;
+#[path = "../shared/space.rs"]
 mod space;
 #[path = "../shared/table.rs"]
 mod table;

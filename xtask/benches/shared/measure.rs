@@ -79,3 +79,9 @@ fn bytes_read() -> Result<u64> {
 fn print(line: &str) {
     println!("{line}");
 }
+
+/// The middle one.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
