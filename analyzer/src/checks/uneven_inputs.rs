@@ -112,11 +112,7 @@ fn of_gone(alignment: &Alignment<'_>, instance: &Instance<'_>, gone: &RankSet) -
     let waiters = instance.waiting();
     // The odd ones out are the minority; of two equal halves, those that are not there.
     finding.suspects = if waiters.len() < gone.len() { waiters.clone() } else { gone.clone() };
-    let (direct, transitive) = alignment.waits.victims(gone);
-    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
-    finding.direct_victims = direct;
-    finding.transitive_victims = transitive;
-    finding.collateral_exits = alignment.deaths.collateral.clone();
+    report::held_by(alignment, gone, &mut finding);
     finding.evidence = report::endings(alignment, gone);
     finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
     finding.confidence = report::confidence(alignment, instance.comm?, comm);
