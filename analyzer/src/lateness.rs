@@ -5,7 +5,7 @@ use rankdiff_trace::RankSet;
 use crate::align::Alignment;
 use crate::index::Progress;
 use crate::state::{Activity, RankState};
-use crate::waits::{Instance, Place, Waits};
+use crate::waits::{Instance, Place, Waiter, Waits};
 
 /// Ranks that are waited for and wait for nobody.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ pub(crate) fn find(alignment: &Alignment<'_>, waits: &Waits<'_>) -> Vec<Late> {
             } else {
                 state.horizon
             };
-            let by = until.saturating_sub(instance.since).min(seen_by_waiters(alignment, instance, rank));
+            let by = missed_by(alignment, instance, rank, until);
             if by < alignment.limit {
                 continue;
             }
@@ -115,17 +115,18 @@ fn came_at(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Opt
     ends.any(|ended| ended.0 < came).then_some(came)
 }
 
-/// How long a rank may be late at most, ns: where no call proves how its clock compares with a waiter's, it is those who
-/// wait that know how long, each by its own clock. A wall clock may be off by more than any limit.
-fn seen_by_waiters(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> i64 {
-    let stream = |rank: u32| alignment.attempt.streams.get(alignment.stream_of(rank)?);
-    let Some(own) = stream(rank) else { return i64::MAX };
-    let waiters = || instance.waiters.iter().filter_map(|waiter| Some((waiter, stream(waiter.rank)?)));
-    if waiters().any(|(_, stream)| stream.clock.is_proven_with(&own.clock)) {
-        return i64::MAX;
-    }
-    let own_wait = |rank: u32, since: i64| Some(alignment.state_of(rank)?.horizon.saturating_sub(since));
-    waiters().filter_map(|(waiter, _)| own_wait(waiter.rank, waiter.since)).max().unwrap_or(i64::MAX)
+/// How long those that wait are known to have waited for a rank that had not come by a moment, ns. Where calls prove how its
+/// clock compares with a waiter's, that is the time between the two; elsewhere it is the waiter alone that knows how long,
+/// by its own clock. A wall clock may be off by more than any limit.
+fn missed_by(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32, until: i64) -> i64 {
+    let clock = |rank: u32| Some(&alignment.attempt.streams.get(alignment.stream_of(rank)?)?.clock);
+    let of_waiter = |waiter: &Waiter<'_>| {
+        let between = until.saturating_sub(waiter.since);
+        let proven = clock(waiter.rank).zip(clock(rank)).is_some_and(|(one, other)| one.is_proven_with(other));
+        let own = alignment.state_of(waiter.rank).map(|state| state.horizon.saturating_sub(waiter.since));
+        if proven { between } else { own.map_or(between, |own| own.min(between)) }
+    };
+    instance.waiters.iter().map(of_waiter).max().unwrap_or_else(|| until.saturating_sub(instance.since))
 }
 
 /// How long the waiters of an instance are known to wait, whoever they wait for.

@@ -8,6 +8,7 @@ use crate::align::Alignment;
 use crate::comms::Comm;
 use crate::finding::{Class, Confidence, Severity};
 use crate::index::takes_position;
+use crate::stuck::Stuck;
 use crate::words::{Who as _, absent_side, counted};
 
 const META: Meta = Meta {
@@ -79,17 +80,16 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             continue;
         }
         told.push((two.0.0, two.1.0));
-        let since = stuck(two).map(|stuck| stuck.since).filter(|&since| is_long(alignment, two, since));
+        let since = stuck(two).filter(|stuck| is_long(alignment, stuck)).map(|stuck| stuck.since);
         let again = inverted.iter().filter(|(other, _)| (other.0.0, other.1.0) == (two.0.0, two.1.0)).count() - 1;
         found.extend(of_two(alignment, two, orders, since, again));
     }
 }
 
-/// Whether the calls have been stuck for longer than the limit.
-fn is_long(alignment: &Alignment<'_>, two: &Two, since: i64) -> bool {
-    let tracks = alignment.tracks(two.0.0).iter().chain(alignment.tracks(two.1.0));
-    let seen = tracks.filter_map(|track| alignment.states.get(track.stream)).map(|state| state.horizon).max();
-    seen.is_some_and(|seen| seen.saturating_sub(since) >= alignment.limit)
+/// Whether the call has been stuck for longer than the limit, by the clocks of those that are in it.
+fn is_long(alignment: &Alignment<'_>, stuck: &Stuck) -> bool {
+    let seen = stuck.pending.iter().filter_map(|rank| alignment.state_of(rank)).map(|state| state.horizon).max();
+    seen.is_some_and(|seen| seen.saturating_sub(stuck.since) >= alignment.limit)
 }
 
 /// Notes the order of each two calls of a rank's batches.
