@@ -196,7 +196,12 @@ impl<'a> Alignment<'a> {
         self.states.get(self.stream_of(rank)?)
     }
 
-    /// Members without a stream.
+    /// How many members have no stream; of some, only that they are may be known.
+    pub(crate) fn unseen_count(&self, comm: &Comm<'_>) -> usize {
+        self.unseen(comm).len() + comm.count().saturating_sub(comm.members.len())
+    }
+
+    /// Members without a stream, as far as they are known.
     pub(crate) fn unseen(&self, comm: &Comm<'_>) -> RankSet {
         comm.members.iter().copied().filter(|&rank| self.stream_of(rank).is_none()).collect()
     }
@@ -228,7 +233,7 @@ fn compare(comm: &Comm<'_>, tracks: &[Track<'_>], attempt: &Attempt<'_>, tables:
     let high = usable.iter().filter_map(|&at| tracks.get(at)).map(Track::end).max();
     let (Some(low), Some(high)) = (low, high) else { return found };
     let clocks = attempt.streams.iter().all(RankStream::has_clock);
-    let everybody = comm.members.len();
+    let everybody = comm.count();
     let mut present: Vec<(usize, &Entry<'_>)> = Vec::with_capacity(usable.len());
     let elision = Elision::of(tracks);
     // A hole on all members costs nothing: a hostile file could name any number of positions.
@@ -305,7 +310,8 @@ fn at_position(
         }
         return;
     }
-    if present.iter().any(|(_, entry)| vectors::has_vectors(entry.call)) {
+    // Vectors are in the members' order.
+    if comm.members_known && present.iter().any(|(_, entry)| vectors::has_vectors(entry.call)) {
         let calls = by_member(comm, tracks, present);
         let pairs = vectors::disagreements(&calls);
         if !pairs.is_empty() {

@@ -28,8 +28,12 @@ pub(crate) struct Comm<'a> {
     pub(crate) inter: bool,
     /// Global ranks in communicator order.
     pub(crate) members: Vec<u32>,
-    /// Whether `members` is all of them.
+    /// Whether `members` is all of them, in order.
     pub(crate) members_known: bool,
+    /// How many there are, if somebody said so.
+    pub(crate) size: Option<u32>,
+    /// Members by their place in the communicator, as far as they told it.
+    pub(crate) places: BTreeMap<u32, u32>,
     /// Identity or members were inferred.
     pub(crate) inferred: bool,
     /// Some member's process did not see its creation.
@@ -51,9 +55,19 @@ impl Comm<'_> {
         self.members.iter().copied().collect()
     }
 
-    /// A member's global rank.
-    pub(crate) fn global(&self, local: u32) -> u32 {
-        self.members.get(local as usize).copied().unwrap_or(local)
+    /// A member's global rank; `None` if it is not known who has that place.
+    pub(crate) fn global(&self, local: u32) -> Option<u32> {
+        if self.members_known { self.members.get(local as usize) } else { self.places.get(&local) }.copied()
+    }
+
+    /// Whether it is known which place a rank has, so that others' calls that name it are known to mean it.
+    pub(crate) fn is_placed(&self, rank: u32) -> bool {
+        self.members_known || self.places.values().any(|&placed| placed == rank)
+    }
+
+    /// Members, those of whom nothing but their number is known among them.
+    pub(crate) fn count(&self) -> usize {
+        self.members.len().max(self.size.map_or(0, |size| size as usize))
     }
 
     pub(crate) fn reference(&self) -> GroupRef {
@@ -154,7 +168,7 @@ impl<'a> Comms<'a> {
     fn infer_split_members(&mut self, attempt: &Attempt<'a>) {
         for at in 0..self.list.len() {
             let Some(comm) = self.list.get(at).filter(|comm| !comm.members_known) else { continue };
-            let size = comm.views.iter().find_map(|(_, def)| def.size);
+            let size = comm.size;
             let ordered = comm.parent.and_then(|parent| self.list.get(parent)).filter(|parent| parent.members_known);
             let members: Vec<u32> = match ordered {
                 Some(parent) => {
@@ -162,7 +176,7 @@ impl<'a> Comms<'a> {
                         .views
                         .iter()
                         .filter_map(|&(stream, def)| {
-                            let rank = def.owner.or_else(|| attempt.streams.get(stream).map(|stream| stream.rank))?;
+                            let rank = rank_of(attempt, stream, def)?;
                             let in_parent = parent.members.iter().position(|&member| member == rank)?;
                             Some((def.key.unwrap_or(0), in_parent, rank))
                         })
@@ -241,11 +255,13 @@ fn joined<'a>(key: &Key, views: Vec<(usize, &'a CommDef)>, attempt: &Attempt<'a>
         inter: views.iter().any(|(_, def)| def.inter),
         inferred: !matches!(key, Key::Identity(_))
             || views.iter().any(|(_, def)| def.provenance == Provenance::Inferred),
+        size: views.iter().find_map(|(_, def)| def.size),
         creation_unseen: views
             .iter()
             .any(|(_, def)| matches!(def.provenance, Provenance::Inferred | Provenance::Unknown)),
         ..Comm::default()
     };
+    comm.places = places(&views, attempt);
     (comm.members, comm.members_known) = members(&views, attempt, &comm);
     comm.views = views;
     comm
@@ -259,16 +275,9 @@ fn members(views: &[(usize, &CommDef)], attempt: &Attempt<'_>, comm: &Comm<'_>) 
     {
         return (listed.clone(), true);
     }
-    let rank_of = |stream: usize, def: &CommDef| def.owner.or_else(|| attempt.streams.get(stream).map(|s| s.rank));
-    let size = views.iter().find_map(|(_, def)| def.size);
-    let mut placed: BTreeMap<u32, u32> = BTreeMap::new();
-    for &(stream, def) in views {
-        if let (Some(mine), Some(rank)) = (def.my_rank, rank_of(stream, def)) {
-            placed.insert(mine, rank);
-        }
-    }
+    let (size, placed) = (comm.size, &comm.places);
     if size.is_some_and(|size| placed.len() == size as usize) {
-        return (placed.into_values().collect(), true);
+        return (placed.values().copied().collect(), true);
     }
     let is_world = comm.name == "world" && views.iter().all(|(_, def)| def.provenance == Provenance::Predefined);
     if let Some(size) = size
@@ -280,10 +289,20 @@ fn members(views: &[(usize, &CommDef)], attempt: &Attempt<'_>, comm: &Comm<'_>) 
             return ((0..size).collect(), true);
         }
     }
-    let mut seen: Vec<u32> = views.iter().filter_map(|&(stream, def)| rank_of(stream, def)).collect();
+    let mut seen: Vec<u32> = views.iter().filter_map(|&(stream, def)| rank_of(attempt, stream, def)).collect();
     seen.sort_unstable();
     seen.dedup();
     (seen, false)
+}
+
+/// The global rank that a view's process plays.
+fn rank_of(attempt: &Attempt<'_>, stream: usize, def: &CommDef) -> Option<u32> {
+    def.owner.or_else(|| attempt.streams.get(stream).map(|stream| stream.rank))
+}
+
+/// Members by the places that they told.
+fn places(views: &[(usize, &CommDef)], attempt: &Attempt<'_>) -> BTreeMap<u32, u32> {
+    views.iter().filter_map(|&(stream, def)| Some((def.my_rank?, rank_of(attempt, stream, def)?))).collect()
 }
 
 /// Most members that are made up from a size alone, so that a hostile file takes no memory.

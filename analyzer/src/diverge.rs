@@ -374,7 +374,7 @@ pub(crate) fn suspects(alignment: &Alignment<'_>, comm: usize, groups: &[Vec<usi
         return RankSet::new();
     }
     // Members that were not seen could tip the balance.
-    let unseen = alignment.comm(comm).map_or(0, |comm| alignment.unseen(comm).len());
+    let unseen = alignment.comm(comm).map_or(0, |comm| alignment.unseen_count(comm));
     if largest * 2 <= total + unseen && unseen > 0 {
         return RankSet::new();
     }

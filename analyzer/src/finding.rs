@@ -2,6 +2,8 @@
 //!
 //! A check fills a [`Finding`]; a renderer turns it into text and never looks behind it.
 
+use std::fmt;
+
 use rankdiff_trace::{CommIdentity, Frame, RankSet};
 
 /// How grave a finding is. Ordered: a later one is graver.
@@ -107,6 +109,43 @@ pub struct GroupRef {
     pub ranks: RankSet,
 }
 
+/// Whom an argument of a call names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whom {
+    /// A global rank.
+    Rank(u32),
+    /// A rank in the communicator, where it is not known which of the job's ranks that is.
+    InGroup(u32),
+}
+
+impl Whom {
+    /// The global rank, if it is known.
+    pub fn global(self) -> Option<u32> {
+        match self {
+            Whom::Rank(rank) => Some(rank),
+            Whom::InGroup(_) => None,
+        }
+    }
+
+    /// As sentences have it: 'rank 6', 'group rank 4'.
+    pub(crate) fn named(self) -> String {
+        match self {
+            Whom::Rank(rank) => format!("rank {rank}"),
+            Whom::InGroup(rank) => format!("group rank {rank}"),
+        }
+    }
+}
+
+/// Without 'rank' where it is a global one: '6', 'group rank 4'.
+impl fmt::Display for Whom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whom::Rank(rank) => write!(f, "{rank}"),
+            Whom::InGroup(_) => f.write_str(&self.named()),
+        }
+    }
+}
+
 /// A call as a report shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallText {
@@ -118,10 +157,10 @@ pub struct CallText {
     pub dtype: Option<String>,
     /// Reduction in words.
     pub redop: Option<String>,
-    /// Root as a global rank.
-    pub root: Option<u32>,
-    /// Peer as a global rank.
-    pub peer: Option<u32>,
+    /// Root.
+    pub root: Option<Whom>,
+    /// Peer.
+    pub peer: Option<Whom>,
     /// Tag.
     pub tag: Option<i64>,
     /// Call site in one line, outermost first, joined by `>`; empty if not known.

@@ -74,7 +74,7 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
             if comm.is_unjoined(alignment.attempt.world) {
                 continue;
             }
-            let peer = call.peer.map(|peer| comm.global(peer));
+            let peer = call.peer.and_then(|peer| comm.global(peer));
             let end = End { stream: at, rank: stream.rank, call, progress };
             if wildcards::is_wild(call) {
                 inboxes.entry((comm_at, stream.rank)).or_default().receive(end, peer);
@@ -99,6 +99,10 @@ pub(crate) fn pair<'a>(alignment: &Alignment<'a>) -> Messages<'a> {
             continue;
         }
         if !is_whole(alignment, source) || !is_whole(alignment, destination) {
+            continue;
+        }
+        // Where it is not known which member one of them is, the other's calls that mean it are not known either.
+        if !alignment.comm(comm).is_some_and(|comm| comm.is_placed(source) && comm.is_placed(destination)) {
             continue;
         }
         let out = sends.remove(&channel).unwrap_or_default();

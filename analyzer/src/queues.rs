@@ -176,7 +176,7 @@ impl<'a> Program<'a> {
                     At::Collective(pos)
                 }
                 OpKind::PointToPoint => {
-                    let peer = comm.global(call.peer?);
+                    let peer = comm.global(call.peer?)?;
                     let sends = call.op == Op::Send;
                     let next = ordinals.entry((comm_at, peer, sends)).or_default();
                     let ordinal = *next;

@@ -135,7 +135,9 @@ impl Replay {
                         if call.flags.contains(CallFlags::ANY_SOURCE) || call.flags.contains(CallFlags::ANY_TAG) {
                             return None;
                         }
-                        let Some(peer) = call.peer.map(|peer| comm.global(peer)) else { continue };
+                        let Some(peer) = call.peer else { continue };
+                        // A call that is left out would change what the others wait for.
+                        let peer = comm.global(peer)?;
                         let sends = call.op == Op::Send;
                         any_send |= sends && waits && comm.semantics.contains(Semantics::SENDS_MAY_BUFFER);
                         let (source, destination) = if sends { (stream.rank, peer) } else { (peer, stream.rank) };

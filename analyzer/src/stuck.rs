@@ -45,7 +45,7 @@ impl Transfer<'_> {
 pub(crate) fn collective<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
     let Some(group) = joined(alignment, comm) else { return };
     let tracks = alignment.tracks(comm);
-    if tracks.len() < group.members.len() || tracks.iter().any(|track| track.base == Base::Unknown) {
+    if tracks.len() < group.count() || tracks.iter().any(|track| track.base == Base::Unknown) {
         return;
     }
     let first_pending = |track: &Track<'_>| {

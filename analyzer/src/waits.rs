@@ -164,7 +164,7 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
         });
         let Some(first) = pending.min() else { return };
         let doubtful = alignment.tracks(comm).iter().any(|track| track.base == Base::Unknown || track.end() <= first);
-        if !doubtful && alignment.unseen(group).is_empty() {
+        if !doubtful && alignment.unseen_count(group) == 0 {
             return;
         }
         pos = first;

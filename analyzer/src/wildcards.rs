@@ -13,6 +13,7 @@ use rankdiff_trace::{Call, CallFlags, Op, RankSet, Semantics};
 use rustc_hash::FxHashMap;
 
 use crate::align::Alignment;
+use crate::comms::Comm;
 use crate::index::Progress;
 use crate::messages::{End, Single};
 
@@ -87,11 +88,18 @@ impl<'a> Inbox<'a> {
         whole: &RankSet,
     ) -> (Vec<Single<'a>>, Vec<Open<'a>>) {
         let (mut singles, mut open) = (Vec::new(), Vec::new());
-        let Some(group) = alignment.comm(comm).filter(|_| whole.contains(destination)) else { return (singles, open) };
+        // Where its place is not known, it is not known either what the others sent to it.
+        let is_known = |group: &&Comm<'_>| whole.contains(destination) && group.is_placed(destination);
+        let Some(group) = alignment.comm(comm).filter(is_known) else { return (singles, open) };
         let is_complete = |end: &End<'_>| end.progress == Progress::Done;
         let mut complete: FxHashMap<Pattern, u64> = FxHashMap::default();
+        let others: RankSet = group.members.iter().copied().filter(|&rank| rank != destination).collect();
+        let everybody = group.members_known && others.is_subset(whole);
         for (pattern, _) in self.recvs.iter().filter(|(_, end)| is_complete(end)) {
-            *complete.entry(*pattern).or_default() += 1;
+            // What takes from any source may have taken what nobody recorded.
+            if pattern.source.is_some() || everybody {
+                *complete.entry(*pattern).or_default() += 1;
+            }
         }
         if complete.len() > MOST_KINDS || self.sends.len() > MOST_KINDS {
             return (singles, open);
@@ -101,18 +109,18 @@ impl<'a> Inbox<'a> {
         let Some(assignment) = self.assignment(&kinds) else { return (singles, open) };
         let mut told: Vec<Pattern> = Vec::new();
         for (pattern, end) in self.recvs.iter().filter(|(_, end)| end.progress == Progress::Pending) {
-            let candidates: RankSet = match pattern.source {
-                Some(source) => RankSet::from_iter([source]),
-                None => group.members.iter().copied().filter(|&rank| rank != destination).collect(),
+            let known = match pattern.source {
+                Some(source) => whole.contains(source) && group.is_placed(source),
+                // One whose source has no name here is not from anybody.
+                None => everybody && (end.call.peer.is_none() || end.call.flags.contains(CallFlags::ANY_SOURCE)),
             };
-            let known = candidates.is_subset(whole) && (pattern.source.is_some() || group.members_known);
             if told.contains(pattern) || !known || assignment.clone().assign(pattern) {
                 continue;
             }
             told.push(*pattern);
             match pattern.source {
                 Some(peer) => singles.push(Single { comm, end: *end, peer }),
-                None => open.push(Open { comm, end: *end, candidates }),
+                None => open.push(Open { comm, end: *end, candidates: others.clone() }),
             }
         }
         let buffers = group.semantics.contains(Semantics::SENDS_MAY_BUFFER);

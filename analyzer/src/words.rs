@@ -4,7 +4,7 @@ use rankdiff_trace::{Call, CallFlags, Op, RankSet, RedOp, Semantics};
 
 use crate::align::Alignment;
 use crate::comms::Comm;
-use crate::finding::{CallText, Side};
+use crate::finding::{CallText, Side, Whom};
 use crate::index::{Entry, Progress, Track};
 use crate::objects;
 
@@ -129,7 +129,10 @@ pub(crate) fn call_phrase(call: &CallText, may_be_barrier: bool) -> String {
 pub(crate) fn call_text(alignment: &Alignment<'_>, comm: Option<&Comm<'_>>, stream: usize, call: &Call) -> CallText {
     let site = alignment.index.sites.get(stream).and_then(|sites| sites.get(&call.site)).copied().unwrap_or(0);
     let site = alignment.tables.site_of(site);
-    let global = |local: u32| comm.map_or(local, |comm| comm.global(local));
+    let whom = |local: u32| match comm.map_or(Some(local), |comm| comm.global(local)) {
+        Some(rank) => Whom::Rank(rank),
+        None => Whom::InGroup(local),
+    };
     let label = alignment
         .attempt
         .streams
@@ -141,8 +144,8 @@ pub(crate) fn call_text(alignment: &Alignment<'_>, comm: Option<&Comm<'_>>, stre
         count: call.count,
         dtype: dtype_text(alignment, stream, call),
         redop: (call.redop != RedOp::None).then(|| call.redop.to_string()),
-        root: call.root.map(global),
-        peer: call.peer.map(global),
+        root: call.root.map(whom),
+        peer: call.peer.map(whom),
         tag: call.tag,
         site: site.map(|site| site.text.clone()).unwrap_or_default(),
         frames: site.map(|site| site.frames.clone()).unwrap_or_default(),

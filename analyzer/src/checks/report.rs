@@ -189,8 +189,8 @@ pub(super) fn place_phrase(alignment: &Alignment<'_>, instance: &Instance<'_>, c
     let name = comm.map(Comm::display).unwrap_or_else(|| "a new communicator".to_owned());
     let phrase = match instance.place {
         Place::Message(_) | Place::Transfer => {
-            let peer =
-                call.peer.map(|peer| format!(" {} rank {peer}", if call.op.ends_with("send") { "to" } else { "from" }));
+            let direction = if call.op.ends_with("send") { "to" } else { "from" };
+            let peer = call.peer.map(|peer| format!(" {direction} {}", peer.named()));
             format!("{}{}", call_phrase(call, false), peer.unwrap_or_default())
         }
         Place::FromAny => format!("{} from any rank", call_phrase(call, false)),
@@ -500,9 +500,7 @@ pub(super) fn root_pattern(alignment: &Alignment<'_>, divergence: &Divergence, f
         .collect();
     locals.sort_unstable();
     locals.dedup();
-    let mixed = locals
-        .iter()
-        .any(|&one| locals.iter().any(|&other| one != other && comm.members.get(one as usize) == Some(&other)));
+    let mixed = locals.iter().any(|&one| locals.iter().any(|&other| one != other && comm.global(one) == Some(other)));
     if mixed {
         finding
             .detail
@@ -510,7 +508,7 @@ pub(super) fn root_pattern(alignment: &Alignment<'_>, divergence: &Divergence, f
     }
     let own = divergence.groups.iter().flatten().all(|&at| {
         alignment.track(divergence.comm, at).is_some_and(|track| {
-            track.at(divergence.visible).and_then(|entry| entry.call.root).map(|root| comm.global(root))
+            track.at(divergence.visible).and_then(|entry| entry.call.root).and_then(|root| comm.global(root))
                 == Some(track.rank)
         })
     });
@@ -523,7 +521,10 @@ pub(super) fn root_pattern(alignment: &Alignment<'_>, divergence: &Divergence, f
 pub(super) fn pairs(alignment: &Alignment<'_>, divergence: &Divergence, finding: &mut Finding) {
     let Some(comm) = alignment.comm(divergence.comm) else { return };
     for pair in divergence.pairs.iter().take(4) {
-        let (sender, receiver) = (comm.global(pair.sender as u32), comm.global(pair.receiver as u32));
+        let (Some(sender), Some(receiver)) = (comm.global(pair.sender as u32), comm.global(pair.receiver as u32))
+        else {
+            continue;
+        };
         finding.detail.push(format!(
             "rank {sender} sends {} to rank {receiver}, which expects {}",
             counted(pair.sent, "element"),

@@ -12,7 +12,7 @@ use crate::lateness::waited;
 use crate::queues;
 use crate::state::Activity;
 use crate::waits::{Instance, Place};
-use crate::words::{Who as _, duration};
+use crate::words::{Who as _, counted, duration};
 
 const META: Meta = Meta {
     code: "H005",
@@ -47,7 +47,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         raw.finding.late_ms = Some(millis(late.by));
         raw.finding.confidence = Confidence::Low;
         // One of two is no minority; a few that wait for most of the others may as well have come too early.
-        let members = raw.comm.and_then(|comm| alignment.comm(comm)).map_or(0, |comm| comm.members.len());
+        let members = raw.comm.and_then(|comm| alignment.comm(comm)).map_or(0, |comm| comm.count());
         if late.roots.len() * 2 >= members {
             raw.finding.suspects = RankSet::new();
             raw.finding.common.clear();
@@ -63,7 +63,8 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     found.extend(of_unjoined(alignment));
     for instance in &alignment.waits.instances {
         let place = matches!(instance.place, Place::Collective(_) | Place::Creation(_) | Place::Message(_));
-        if !place || !instance.lacking.is_empty() || instance.unsure.is_empty() {
+        let doubtful = !instance.unsure.is_empty() || strangers(alignment, instance) > 0;
+        if !place || !instance.lacking.is_empty() || !doubtful {
             continue;
         }
         let by = waited(alignment, instance);
@@ -113,14 +114,12 @@ fn standing_still(alignment: &Alignment<'_>) -> Option<Raw> {
         quiet.live.who(),
         duration(millis(quiet.by))
     );
-    let unseen = alignment.unseen(comm);
-    finding.detail.push(if unseen.is_empty() {
+    let (unseen, all) = (alignment.unseen(comm), alignment.unseen_count(comm));
+    finding.detail.push(if all == 0 {
         "host streams agree on all communicators".to_owned()
     } else {
-        format!(
-            "the host streams that were recorded agree; {} may be what is waited for: there is no trace",
-            unseen.who()
-        )
+        let who = if unseen.is_empty() { counted(all as u64, "member") } else { unseen.who() };
+        format!("the host streams that were recorded agree; {who} may be what is waited for: there is no trace")
     });
     finding.detail.push(
         "whether the queued calls are complete is not known: a device, its link or the network may be stuck, or every rank waits for something else"
@@ -182,6 +181,12 @@ fn waits_in(alignment: &Alignment<'_>, phrase: &str, instances: &[&Instance<'_>]
     Raw { finding, rule: Rule::Wait, at: since, roots: waiters, open: true, comm: None }
 }
 
+/// Members of the communicator of whom nothing but their number is known.
+fn strangers(alignment: &Alignment<'_>, instance: &Instance<'_>) -> usize {
+    let comm = instance.comm.and_then(|comm| alignment.comm(comm)).filter(|_| instance.place != Place::Unjoined);
+    comm.map_or(0, |comm| comm.count().saturating_sub(comm.members.len()))
+}
+
 fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Option<Raw> {
     let mut finding = blank(&META);
     let comm = instance.comm.and_then(|comm| alignment.comm(comm));
@@ -212,9 +217,17 @@ fn of_unsure(alignment: &Alignment<'_>, instance: &Instance<'_>, by: i64) -> Opt
         duration(millis(by)),
         report::place_phrase(alignment, instance, &call)
     );
-    finding.detail.push(format!(
-        "cannot tell whether {} entered it, because the record of these ranks is not complete",
-        doubtful.who()
-    ));
+    if !doubtful.is_empty() {
+        finding.detail.push(format!(
+            "cannot tell whether {} entered it, because the record of these ranks is not complete",
+            doubtful.who()
+        ));
+    }
+    if let strangers @ 1.. = strangers(alignment, instance) {
+        finding.detail.push(format!(
+            "cannot tell whether {} entered it of which no trace was given: which ranks of the job they are is not known",
+            counted(strangers as u64, "more member")
+        ));
+    }
     Some(Raw { finding, rule: Rule::Wait, at: instance.since, roots: doubtful, open: true, comm: instance.comm })
 }

@@ -302,7 +302,7 @@ fn phrase(call: &CallText) -> String {
     let mut words = call_phrase(call, false);
     if let Some(peer) = call.peer {
         words.push_str(if call.op.ends_with("send") { " to" } else { " from" });
-        words.push_str(&format!(" rank {peer}"));
+        words.push_str(&format!(" {}", peer.named()));
     }
     if let Some(tag) = call.tag {
         words.push_str(&format!(", tag {tag},"));

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::text::is_unsafe;
 use super::{ExitPolicy, Render, RenderOptions};
-use crate::finding::{self, CallText, Finding, GroupRef, Report, Side};
+use crate::finding::{self, CallText, Finding, GroupRef, Report, Side, Whom};
 
 /// Version of the schema: major.minor. A minor one only adds fields.
 pub const SCHEMA_VERSION: &str = "1.0";
@@ -331,8 +331,8 @@ impl<'a> Call<'a> {
             count: call.count,
             dtype: call.dtype.as_deref(),
             redop: call.redop.as_deref(),
-            root: call.root,
-            peer: call.peer,
+            root: call.root.and_then(Whom::global),
+            peer: call.peer.and_then(Whom::global),
             tag: call.tag,
             site: &call.site,
             frames: call.frames.iter().map(FrameJson::new).collect(),

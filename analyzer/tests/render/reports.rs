@@ -2,7 +2,7 @@
 
 use rankdiff_analyzer::finding::{
     CallText, Class, ClockJoin, Confidence, Coverage, Evidence, Finding, GroupRef, Report, Severity, Side,
-    StepPosition, WindowRow,
+    StepPosition, Whom, WindowRow,
 };
 use rankdiff_trace::{CommIdentity, Frame, FrameKind, RankSet};
 
@@ -211,7 +211,7 @@ fn object_collective() -> Report {
     let object = |count, dtype: &str, caller: &str| CallText {
         redop: None,
         dtype: Some(dtype.into()),
-        root: Some(0),
+        root: Some(Whom::Rank(0)),
         object: Some("broadcast_object_list"),
         ..call("broadcast", count, &format!("main>{caller}>broadcast_object_list"))
     };
@@ -265,7 +265,11 @@ fn parameter_mismatch() -> Report {
     d.what = Some("count");
     d.group = group("world", "", "mpi", "0-7");
     (d.first_divergence, d.first_visible) = (Some(12), Some(12));
-    let done = |count| CallText { pending: false, root: Some(3), ..call("reduce", count, "solve>reduce_residual") };
+    let done = |count| CallText {
+        pending: false,
+        root: Some(Whom::Rank(3)),
+        ..call("reduce", count, "solve>reduce_residual")
+    };
     d.sides = vec![side("1-7", done(409_600)), side("0", done(409_598))];
     d.suspects = ranks("0");
     d.detail = vec!["every call completed: results on world since call 12 are not to be trusted".into()];
@@ -379,7 +383,7 @@ fn unmatched_send() -> Report {
     );
     p.group = group("pp0", "pipeline_parallel", "nccl", "0-1");
     let p2p = |op: &str, count, peer, tag| CallText {
-        peer: Some(peer),
+        peer: Some(Whom::Rank(peer)),
         tag: Some(tag),
         ..call(op, count, "schedule>exchange")
     };
