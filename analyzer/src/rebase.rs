@@ -3,7 +3,14 @@
 //! Content decides (signatures, sites, labels, step marks); time only chooses between places where the content fits
 //! equally, once per member, and what it chose is marked inferred. Where no place is clearly best the member is left out
 //! of the comparison and the report says so. Clocks that may be further apart than two places are tell nothing.
+//!
+//! Members complete a call together, but where calls return at once a member may issue them long before the others. So a
+//! place where the last call differs is taken for its time only if that is the time of completions; times of entry choose
+//! it only where nothing fits wholly.
 
+use rankdiff_trace::Completion;
+
+use crate::align::synchronises;
 use crate::index::{Base, Entry, Progress, Track};
 use crate::stream::Attempt;
 
@@ -11,8 +18,10 @@ use crate::stream::Attempt;
 const REACH: i64 = 2048;
 /// Calls that must agree if a difference follows.
 const PROOF: usize = 8;
-/// Calls that are compared for each place.
-const SAMPLE: usize = 4096;
+/// Calls at each end of a record that are compared for each place.
+const SAMPLE: usize = 2048;
+/// Calls whose times are compared for each place.
+const TIMES: usize = 64;
 
 /// Fixes what can be fixed of one communicator's tracks. Returns what could not be, in words.
 pub(crate) fn fix(tracks: &mut [Track<'_>], attempt: &Attempt<'_>, name: &str) -> Vec<String> {
@@ -67,8 +76,10 @@ struct Fit {
     offset: u64,
     /// Everything that overlaps agrees.
     whole: bool,
-    /// Median difference of entry times, ns.
+    /// Median difference of times, ns.
     apart: i64,
+    /// These are times of completion.
+    timely: bool,
 }
 
 fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Option<u64> {
@@ -91,7 +102,8 @@ fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Opt
         next.is_none_or(|next| best.apart.saturating_mul(3) <= next.apart && far(next))
     };
     let best = fits.first()?;
-    if !best.whole && clear(best, fits.get(1)) {
+    let is_timely = best.timely || !fits.iter().any(|fit| fit.whole);
+    if !best.whole && is_timely && clear(best, fits.get(1)) {
         return Some(best.offset);
     }
     let mut whole = fits.iter().filter(|fit| fit.whole);
@@ -106,11 +118,22 @@ fn doubt(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> i64
     streams.map_or(0, |(own, other)| own.clock.doubt_between(first(track), &other.clock, first(reference)))
 }
 
+/// When a call that no member leaves before all have entered it was complete, on the common clock.
+fn completed(entry: &Entry<'_>, track: &Track<'_>, attempt: &Attempt<'_>) -> Option<i64> {
+    let at = match entry.call.completion {
+        Completion::At(at) if synchronises(entry.call.op) => at,
+        _ => return None,
+    };
+    attempt.streams.get(track.stream).map(|stream| stream.time(at))
+}
+
 fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<'_>) -> Option<Fit> {
     let mut agree = 0;
     let mut whole = true;
-    let mut apart: Vec<i64> = Vec::new();
-    for entry in track.entries.iter().take(SAMPLE) {
+    let (mut entries, mut completions): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
+    let tail = track.entries.len().saturating_sub(SAMPLE).max(SAMPLE);
+    let sample = track.entries.iter().take(SAMPLE).chain(track.entries.iter().skip(tail));
+    for entry in sample {
         let Some(other) = reference.at(entry.pos + offset) else { continue };
         let steps_differ = entry.step.is_some() && other.step.is_some() && entry.step != other.step;
         if entry.meaning() != other.meaning() || steps_differ {
@@ -122,14 +145,21 @@ fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<
             break;
         }
         agree += 1;
-        if apart.len() < 64 {
+        if entries.len() < TIMES {
             let times = (entered(entry, track, attempt)?, entered(other, reference, attempt)?);
-            apart.push((times.0 - times.1).abs());
+            entries.push((times.0 - times.1).abs());
+        }
+        if completions.len() < TIMES
+            && let Some(times) = completed(entry, track, attempt).zip(completed(other, reference, attempt))
+        {
+            completions.push((times.0 - times.1).abs());
         }
     }
     if agree == 0 {
         return None;
     }
+    let timely = completions.len() >= agree.min(PROOF);
+    let mut apart = if timely { completions } else { entries };
     apart.sort_unstable();
-    Some(Fit { offset, whole, apart: apart.get(apart.len() / 2).copied().unwrap_or(i64::MAX) })
+    Some(Fit { offset, whole, apart: apart.get(apart.len() / 2).copied().unwrap_or(i64::MAX), timely })
 }
