@@ -83,7 +83,7 @@ fn what_overflows_is_counted_and_placed() {
     let _library = Flavour::Dynamic.build(test);
     let _slot = slot();
     // The same job with and without losses makes the same calls.
-    let iterations = 200_000;
+    let iterations = 100_000;
     let place = Place::new();
     let library = cpuccl().display().to_string();
     let mut command = place.record(&["--ring", "1", "--library", &library], &crowd(&program, iterations));
