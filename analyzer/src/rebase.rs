@@ -18,8 +18,10 @@ use crate::stream::Attempt;
 const REACH: i64 = 2048;
 /// Calls that must agree if a difference follows.
 const PROOF: usize = 8;
-/// Calls at each end of a record that are compared for each place.
+/// Calls at each end of what overlaps that are compared for each place.
 const SAMPLE: usize = 2048;
+/// Of so many calls one may be made from another line than its counterpart: a branch that both took their way.
+const STRAY: usize = 8;
 /// Calls whose times are compared for each place.
 const TIMES: usize = 64;
 
@@ -74,6 +76,10 @@ fn entered(entry: &Entry<'_>, track: &Track<'_>, attempt: &Attempt<'_>) -> Optio
 /// How well a place fits.
 struct Fit {
     offset: u64,
+    /// Calls that agree.
+    agree: usize,
+    /// Those among them whose call sites or labels differ.
+    strays: usize,
     /// Everything that overlaps agrees.
     whole: bool,
     /// Median difference of times, ns.
@@ -94,6 +100,10 @@ fn place(track: &Track<'_>, reference: &Track<'_>, attempt: &Attempt<'_>) -> Opt
             fits.push(fit);
         }
     }
+    // Few calls that overlap agree easily: they do not say how well the others have to.
+    let most = fits.iter().map(|fit| fit.agree).max()?;
+    let fewest = fits.iter().filter(|fit| fit.agree >= most / 2).map(|fit| fit.strays).min()?;
+    fits.retain(|fit| fit.strays <= fewest);
     fits.sort_by_key(|fit| (fit.apart, fit.offset));
     // Another place that fits must be far worse in time, else nothing tells the two apart.
     let doubt = doubt(track, reference, attempt);
@@ -128,15 +138,16 @@ fn completed(entry: &Entry<'_>, track: &Track<'_>, attempt: &Attempt<'_>) -> Opt
 }
 
 fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<'_>) -> Option<Fit> {
-    let mut agree = 0;
-    let mut whole = true;
+    let (mut agree, mut strays, mut whole) = (0, 0, true);
     let (mut entries, mut completions): (Vec<i64>, Vec<i64>) = (Vec::new(), Vec::new());
-    let tail = track.entries.len().saturating_sub(SAMPLE).max(SAMPLE);
-    let sample = track.entries.iter().take(SAMPLE).chain(track.entries.iter().skip(tail));
-    for entry in sample {
+    let end = reference.end();
+    let overlap = track.entries.partition_point(|entry| entry.pos.saturating_add(offset) < end);
+    let common = track.entries.get(..overlap)?;
+    let tail = common.len().saturating_sub(SAMPLE).max(SAMPLE);
+    for entry in common.iter().take(SAMPLE).chain(common.iter().skip(tail)) {
         let Some(other) = reference.at(entry.pos + offset) else { continue };
         let steps_differ = entry.step.is_some() && other.step.is_some() && entry.step != other.step;
-        if entry.meaning() != other.meaning() || steps_differ {
+        if entry.sig != other.sig || steps_differ {
             // Completed calls fitted; only one that hangs may be a divergence rather than the wrong place.
             if entry.progress == Progress::Done || agree < PROOF {
                 return None;
@@ -145,6 +156,7 @@ fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<
             break;
         }
         agree += 1;
+        strays += usize::from(entry.meaning() != other.meaning());
         if entries.len() < TIMES {
             let times = (entered(entry, track, attempt)?, entered(other, reference, attempt)?);
             entries.push((times.0 - times.1).abs());
@@ -155,11 +167,11 @@ fn fit(track: &Track<'_>, reference: &Track<'_>, offset: u64, attempt: &Attempt<
             completions.push((times.0 - times.1).abs());
         }
     }
-    if agree == 0 {
+    if agree == 0 || strays * STRAY > agree {
         return None;
     }
     let timely = completions.len() >= agree.min(PROOF);
     let mut apart = if timely { completions } else { entries };
     apart.sort_unstable();
-    Some(Fit { offset, whole, apart: apart.get(apart.len() / 2).copied().unwrap_or(i64::MAX), timely })
+    Some(Fit { offset, agree, strays, whole, apart: apart.get(apart.len() / 2).copied().unwrap_or(i64::MAX), timely })
 }

@@ -6,14 +6,14 @@ use rankdiff_trace::Completion;
 use rankdiff_trace::testgen::emit::to_traces;
 use rankdiff_trace::testgen::scenario::parse;
 
-/// Four ranks that call barriers a millisecond apart, and at the end something else; rank 3 does so 240 ms later. All are
+/// Four ranks that call barriers a millisecond apart, and at the end something else; rank 3 does so later. All are
 /// attached to in the middle. Completions are known or not.
-fn report(last: [&str; 2], completions: bool) -> Report {
-    let barriers = "{repeat: 3000, do: [barrier - - @world a]}";
+fn report(barriers: u32, late_ms: u32, last: [&str; 2], completions: bool) -> Report {
+    let barriers = format!("{{repeat: {barriers}, do: [barrier - - @world a]}}");
     let text = format!(
         "id: late\nworld: 4\nstep_ms: 1\ngroups: {{world: {{ranks: [0,1,2,3], level: nccl}}}}\n\
          attached_at: {{\"0\": 900, \"1\": 1000, \"2\": 1100, \"3\": 1200}}\n\
-         streams:\n  \"0-2\": [{barriers}, {}]\n  \"3\": [{{sleep_ms: 240}}, {barriers}, {}]\n\
+         streams:\n  \"0-2\": [{barriers}, {}]\n  \"3\": [{{sleep_ms: {late_ms}}}, {barriers}, {}]\n\
          end: {{\"0-3\": alive_waiting}}\nverdict: {{class: clean}}\n",
         last[0], last[1]
     );
@@ -29,7 +29,7 @@ fn report(last: [&str; 2], completions: bool) -> Report {
 fn who_issues_its_calls_later_makes_no_other_call() {
     for completions in [false, true] {
         let last = "all_reduce 8 f32 @world b";
-        let found = report([last, last], completions);
+        let found = report(3000, 240, [last, last], completions);
         let grave: Vec<&str> = found.findings.iter().map(|finding| finding.headline.as_str()).collect();
         assert!(!matches!(found.class, Class::CodeDivergence | Class::ParameterMismatch), "{grave:?}");
     }
@@ -37,6 +37,14 @@ fn who_issues_its_calls_later_makes_no_other_call() {
 
 #[test]
 fn completions_tell_which_call_differs() {
-    let found = report(["all_reduce 8 f32 @world b pending", "all_gather 8 f32 @world c pending"], true);
+    let found = report(3000, 240, ["all_reduce 8 f32 @world b pending", "all_gather 8 f32 @world c pending"], true);
     assert_eq!(found.class, Class::CodeDivergence, "{:#?}", found.findings);
+}
+
+#[test]
+fn a_call_from_another_line_is_the_same_call() {
+    let last = ["all_reduce 8 f32 @world step>b", "all_reduce 8 f32 @world step>b_on_some"];
+    let found = report(5600, 0, last, true);
+    let grave: Vec<&str> = found.findings.iter().map(|finding| finding.headline.as_str()).collect();
+    assert!(!matches!(found.class, Class::CodeDivergence | Class::ParameterMismatch), "{grave:?}");
 }

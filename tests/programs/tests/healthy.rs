@@ -50,7 +50,9 @@ fn through_files(job: &Job, number: u64) -> Vec<String> {
     write(&job.traces(), scratch.path());
     let mut found = alarms(&decoded(scratch.path()), job.whole);
     for calls in [None, Some(0)] {
-        found.extend(alarms(&by_digests(scratch.path(), calls), job.whole && calls.is_none()));
+        // The scenario has no vectors of these forms: digests cannot prove what is not compared otherwise either.
+        let is_proven = job.whole && calls.is_none() && !job.document.contains("er_v ");
+        found.extend(alarms(&by_digests(scratch.path(), calls), is_proven));
     }
     found
 }
