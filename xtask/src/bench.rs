@@ -23,7 +23,7 @@ struct Target {
 }
 
 const TARGETS: &[Target] = &[
-    Target { name: "recorder", parts: &["probes", "loss"], root: true, program: false },
+    Target { name: "recorder", parts: &["probes", "python", "loss"], root: true, program: false },
     Target { name: "store", parts: &["store", "follow", "growth"], root: false, program: true },
 ];
 
