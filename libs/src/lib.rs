@@ -6,6 +6,7 @@
 //! What is deliberately not here: counters and communicator tables (the tracer's), judgement (the analyzer's).
 
 pub mod decode;
+pub mod frameworks;
 mod mccl_metax;
 mod mccl_mthreads;
 mod mpi;

@@ -11,6 +11,7 @@ mod kill;
 mod loss;
 mod mpi;
 mod nccl;
+mod python;
 mod readme;
 mod repository;
 mod store;

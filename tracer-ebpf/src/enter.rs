@@ -14,6 +14,7 @@ use crate::call_site::call_site;
 use crate::counters::{self, Position};
 use crate::maps::{PROBES, WATCHED};
 use crate::output::{count_lost, header, reserve, submit};
+use crate::python;
 use crate::regions::{Shape, read_long, read_short, shape};
 use crate::registers;
 use crate::thread;
@@ -40,18 +41,27 @@ struct Call {
     flags: u8,
     group: u32,
     return_address: u64,
+    stack: u64,
     position: Position,
 }
 
 #[inline(always)]
 fn enter(context: &ProbeContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let tgid = (pid_tgid >> 32) as u32;
     let thread = match thread::existing(pid_tgid) {
         // Only threads of watched processes have a state, so the usual call needs one look-up.
         Some(thread) => thread,
         None => first_call(pid_tgid)?,
     };
+    let stack = python::stack_key(thread, pid_tgid);
+    record(context, thread, pid_tgid, stack)
+}
+
+/// Records the call. Not inlined: what it keeps on the stack and what the Python stack takes there are never needed at
+/// one time.
+#[inline(never)]
+fn record(context: &ProbeContext, thread: &mut ThreadState, pid_tgid: u64, python: u64) -> Option<()> {
+    let tgid = (pid_tgid >> 32) as u32;
     // SAFETY: the context of this program.
     let probe = unsafe { bpf_get_attach_cookie(context.as_ptr()) } as u32;
     let desc = PROBES.get(probe)?;
@@ -81,7 +91,16 @@ fn enter(context: &ProbeContext) -> Option<()> {
     if group != 0 {
         flags |= flag::GROUPED;
     }
-    let call = Call { pid_tgid, probe: probe as u16, seq, flags, group, return_address: site.address, position };
+    let call = Call {
+        pid_tgid,
+        probe: probe as u16,
+        seq,
+        flags,
+        group,
+        return_address: site.address,
+        stack: python,
+        position,
+    };
     match shape(desc) {
         Shape::None => {
             let mut entry = reserve::<Enter>(lost::ENTER)?;
@@ -156,5 +175,6 @@ fn fill(record: *mut Enter, kind: u8, call: &Call, desc: &ProbeDesc, values: &mu
         (*record).generation = call.position.generation;
         (*record).group = call.group;
         (*record).return_address = call.return_address;
+        (*record).stack = call.stack;
     }
 }

@@ -30,6 +30,8 @@ mod output;
 #[cfg(target_arch = "bpf")]
 mod process;
 #[cfg(target_arch = "bpf")]
+mod python;
+#[cfg(target_arch = "bpf")]
 mod regions;
 #[cfg(target_arch = "bpf")]
 mod registers;

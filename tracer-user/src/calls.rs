@@ -1,11 +1,11 @@
-//! From a recorded entry or return to records: decoding, communicators, positions, call sites.
+//! From a recorded entry or return to records: decoding, communicators, positions.
 
 use std::sync::Arc;
 
 use rankdiff_common::event::{Exit, flag};
 use rankdiff_libs::decode::{Context, Decoded, Decoder, RawCall, Started};
 use rankdiff_libs::spec::{Abi, Library, Role};
-use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteDef, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteRef};
 use rustc_hash::FxHashMap;
 
 use crate::attach::AttachedProbe;
@@ -14,7 +14,7 @@ use crate::elf::ElfInfo;
 use crate::events::Entry;
 use crate::maps::FileKey;
 use crate::process::{Process, StreamOptions};
-use crate::sites::{Question, Resolver};
+use crate::sites::Resolver;
 use crate::symbols::Symbols;
 use crate::thread::{Open, Thread};
 
@@ -22,23 +22,20 @@ use crate::thread::{Open, Thread};
 #[derive(Default)]
 pub struct Calls {
     decoders: Vec<(&'static str, Box<dyn Decoder>)>,
-    sites: FxHashMap<u64, SiteRef>,
-    site_count: u32,
     /// Creations inside a batch whose handle is known only at its end, by thread and ordinal.
     grouped: FxHashMap<(u32, u64), Creation>,
 }
 
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls").field("sites", &self.sites.len()).finish_non_exhaustive()
+        f.debug_struct("Calls").field("decoders", &self.decoders.len()).finish_non_exhaustive()
     }
 }
 
 impl Calls {
-    /// Forgets everything that belongs to a program's memory image; site ids go on.
+    /// Forgets everything that belongs to a program's memory image.
     pub fn clear(&mut self) {
         self.decoders.clear();
-        self.sites.clear();
         self.grouped.clear();
     }
 
@@ -121,7 +118,7 @@ impl Process {
             self.push(header.tid, open);
             return;
         }
-        let site = self.site(entry.enter.return_address, shared);
+        let site = self.site(entry.enter.return_address, entry.enter.stack, shared);
         if probe.function.traits.starts {
             self.started(&entry, &args, probe, site);
             return;
@@ -423,26 +420,5 @@ impl Process {
             let creation = self.calls.grouped.remove(&(out.header.tid, out.header.thread_seq));
             self.created(out, probe, out.out, creation, shared);
         }
-    }
-
-    /// The call site of a return address, defined in the stream before it is used.
-    fn site(&mut self, address: u64, shared: &mut Shared<'_>) -> SiteRef {
-        if let Some(&site) = self.calls.sites.get(&address) {
-            return site;
-        }
-        let mut place = self.image.place(self.pid, address, shared.objects);
-        if place.is_none() {
-            self.refresh_image(shared.objects);
-            place = self.image.place(self.pid, address, shared.objects);
-        }
-        let Some(place) = place else { return SiteRef::default() };
-        self.calls.site_count += 1;
-        let site = SiteRef(self.calls.site_count);
-        self.calls.sites.insert(address, site);
-        self.write(Record::Site(SiteDef { id: site, frames: vec![place.frame.clone()] }));
-        if let Some(resolver) = shared.resolver.as_deref_mut() {
-            resolver.ask(Question { process: self.pid, site, open: place.open, frame: place.frame });
-        }
-        site
     }
 }

@@ -236,7 +236,7 @@ fn check_calls(records: &[Record], tgid: u32, rounds: usize, attacher: &Attacher
         let probe = attacher.probe(entry.probe()).expect("an attached probe");
         let name = probe.function.symbol;
         assert_eq!(name, PLACES[i].0);
-        let arg = |index: usize| entry.u64(64 + 8 * index);
+        let arg = |index: usize| entry.u64(72 + 8 * index);
         assert_eq!(entry.u64(24), ordinal as u64, "{name}: ordinal on the thread");
         assert_eq!(arg(0), 0x1000 + i as u64, "{name}: rdi");
         assert_eq!(arg(1), 100 * round + i as u64, "{name}: rdx");
@@ -421,7 +421,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
                 assert_ne!(record.u64(56), 0, "{name}: its call site is known");
                 if let Some(slot) = probe.function.slot(Role::Count) {
                     let expected = if name == "MPI_Bcast" { 5 } else { 7 };
-                    assert_eq!(record.u64(64 + 8 * slot) as u32, expected, "{name}: count");
+                    assert_eq!(record.u64(72 + 8 * slot) as u32, expected, "{name}: count");
                 }
                 let seq = (record.0[1] & flag::NO_SEQ == 0).then(|| record.u64(40));
                 ranks.entry(record.tgid()).or_default().push((name, seq));
