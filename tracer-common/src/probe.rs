@@ -14,6 +14,13 @@ pub const SHORT_REGION: usize = 128;
 /// Bytes of one long region (a count vector).
 pub const LONG_REGION: usize = 512;
 
+/// Values behind pointers that one probe gathers.
+pub const MAX_CHAINS: usize = 16;
+/// Pointers that are followed to one of them, the argument itself not counted.
+pub const MAX_STEPS: usize = 3;
+/// Bytes at the start of gathered memory that say what could be read: bit k stands for chain k.
+pub const GATHERED_MASK: usize = 8;
+
 /// Where a value is at function entry.
 ///
 /// 0 to 5: integer argument registers in the calling convention's order (x86-64 System V: rdi rsi rdx rcx r8 r9).
@@ -67,6 +74,9 @@ pub mod region {
     pub const SHORT_BY_VALUE: u8 = 2;
     /// Up to [`LONG_REGION`](super::LONG_REGION) bytes at the address that the value is, as far as they can be read.
     pub const LONG: u8 = 3;
+    /// What the probe's [`Chains`](super::Chains) lead to, behind the mask of [`GATHERED_MASK`](super::GATHERED_MASK)
+    /// bytes. Only as the first region, and the only one.
+    pub const GATHERED: u8 = 4;
 }
 
 /// Flags of a [`ProbeDesc`].
@@ -98,6 +108,36 @@ pub struct Region {
     pub mode: u8,
 }
 
+/// The way to one value behind pointers: `steps` times the address at (address + offset), then `bytes` at the last offset.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chain {
+    /// Where the first address is.
+    pub source: Source,
+    /// Pointers to follow, [`MAX_STEPS`] at most.
+    pub steps: u8,
+    /// Bytes to keep; 0: there is no such chain.
+    pub bytes: u16,
+    /// Where they go in the region; with `bytes` inside it.
+    pub into: u16,
+    /// Offset at each address on the way, and at the last.
+    pub offsets: [u16; MAX_STEPS + 1],
+}
+
+/// What a probe with a region of mode [`region::GATHERED`] reads (array map `CHAINS`, by attach cookie).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chains {
+    /// The chains; those that are not used come last.
+    pub chains: [Chain; MAX_CHAINS],
+}
+
+const _: () = assert!(size_of::<Chain>() == 14 && size_of::<Chains>() == 14 * MAX_CHAINS);
+
+// SAFETY: repr(C), integers only, no padding (size asserted above).
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Chains {}
+
 /// What to do at one probe point.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +158,7 @@ pub struct ProbeDesc {
     pub comm_handle: u8,
     /// Address that receives the new communicator's handle.
     pub out: Source,
-    /// How the new handle is held at that address: [`handle::AT32`], [`handle::AT64`] or [`handle::NONE`].
+    /// How the new handle is held: at that address, as that address itself, or [`handle::NONE`].
     pub out_handle: u8,
     /// Peer of a send or receive (32 bits).
     pub peer: Source,

@@ -12,6 +12,7 @@ use rankdiff_common::probe::{MAX_ARGS, MAX_REGIONS, ProbeDesc, SHORT_REGION, han
 
 use crate::call_site::call_site;
 use crate::counters::{self, Position};
+use crate::gather::gather;
 use crate::maps::{PROBES, WATCHED};
 use crate::output::{count_lost, header, reserve, submit};
 use crate::regions::{Shape, read_long, read_short, shape};
@@ -105,6 +106,13 @@ fn enter(context: &ProbeContext) -> Option<()> {
             let mut cut = 0;
             for index in 0..MAX_REGIONS {
                 let which = desc.regions[index];
+                if which.mode == region::GATHERED && index == 0 {
+                    // SAFETY: the record is writable.
+                    let bytes = gather(unsafe { &raw mut (*record).regions }, probe, &mut values);
+                    // SAFETY: as above.
+                    unsafe { (*record).region_bytes[0] = bytes };
+                    continue;
+                }
                 // SAFETY: the record is writable.
                 let bytes = read_long(unsafe { &raw mut (*record).regions[index] }, which, &mut values);
                 // SAFETY: as above.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rankdiff_common::event::{Exit, flag};
-use rankdiff_libs::decode::{Context, Decoded, Decoder, RawCall, Started};
+use rankdiff_libs::decode::{CommFacts, Context, Decoded, Decoder, RawCall, Started};
 use rankdiff_libs::spec::{Abi, Library, Role};
 use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteDef, SiteRef};
 use rustc_hash::FxHashMap;
@@ -116,6 +116,9 @@ impl Process {
         let args = entry.enter.args[..probe.function.args.len().min(entry.enter.args.len())].to_vec();
         let comm = self.comm_of(&entry, probe);
         let decoded = self.decode(&entry, &args, probe, comm);
+        if let Some(facts) = &decoded.comm {
+            self.learn_facts(comm, facts);
+        }
         if probe.function.traits.auxiliary || probe.function.traits.persistent_init {
             let open = self.open(&entry, probe, comm, None, args, None);
             self.push(header.tid, open);
@@ -348,12 +351,24 @@ impl Process {
         }
     }
 
+    /// The call's communicator says what it is: a definition that says more replaces the one before.
+    fn learn_facts(&mut self, comm: CommRef, facts: &CommFacts) {
+        if let Some(def) = self.communicators.learn_facts(comm, facts) {
+            if facts.is_world {
+                self.learn_rank(&def);
+            }
+            self.write(Record::Comm(def));
+        }
+    }
+
     /// A creation was entered: the communicator is defined now if it is certain to come.
     fn creation_entered(&mut self, mut creation: Creation, probe: &AttachedProbe, shared: &Shared<'_>) -> Creation {
         if creation.is_certain() {
             let def = self.communicators.add_created(probe.library, &creation, &shared.options.host);
             creation.made = def.id;
-            self.learn_rank(&def);
+            if !creation.decoded.new_is_part {
+                self.learn_rank(&def);
+            }
             self.write(Record::Comm(def));
         }
         creation

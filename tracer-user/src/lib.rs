@@ -18,6 +18,7 @@ mod python;
 pub mod caller;
 pub mod calls;
 pub mod clock;
+mod code;
 pub mod communicators;
 pub mod events;
 pub mod identify;

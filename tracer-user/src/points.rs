@@ -9,11 +9,12 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rankdiff_common::probe::ProbeDesc;
+use rankdiff_common::probe::{Chains, ProbeDesc};
 use rankdiff_libs::registry::LIBRARIES;
 use rankdiff_libs::spec::{Abi, Function, Library};
 use rustc_hash::FxHashSet;
 
+use crate::code::Code;
 use crate::describe;
 use crate::elf::{ElfError, ElfInfo, FunctionSymbol, open_regular};
 use crate::maps::FileKey;
@@ -48,6 +49,8 @@ pub struct PlannedProbe {
     pub exit: Option<ExitPoint>,
     /// What the kernel reads.
     pub desc: ProbeDesc,
+    /// What it reads behind pointers.
+    pub chains: Option<Chains>,
     /// Size of the function; 0 if not known.
     pub size: u64,
 }
@@ -127,7 +130,9 @@ pub fn plan(path: &Path, options: &PlanOptions) -> Result<Option<FilePlan>, Plan
         }
         plan.libraries.push(library);
         let abi = (library.abi)(&|name| elf.defines(name) || elf.data_address(name).is_some());
-        plan.add_library(library, abi, &file, options);
+        let inspected = (library.inspect)(abi, &Code { file: &file, elf: &elf });
+        plan.notes.extend(inspected.notes);
+        plan.add_library(library, inspected.abi, &file, options);
     }
     plan.probes.sort_by_key(|probe| probe.offset);
     let silent = plan.libraries.is_empty() && plan.link_map.is_none() && plan.notes.is_empty();
@@ -208,6 +213,7 @@ impl FilePlan {
             entry,
             exit,
             desc,
+            chains: describe::chains(library, abi, function),
             size: found.size,
         });
     }
@@ -319,7 +325,7 @@ pub(crate) fn matches_pattern(pattern: &str, name: &str) -> bool {
 }
 
 /// The code of a function, as far as it is looked at.
-fn read_code(file: &File, elf: &ElfInfo, function: &FunctionSymbol) -> io::Result<Vec<u8>> {
+pub(crate) fn read_code(file: &File, elf: &ElfInfo, function: &FunctionSymbol) -> io::Result<Vec<u8>> {
     let next = elf.functions().partition_point(|other| other.offset <= function.offset);
     let gap = elf.functions().get(next).map_or(UNSIZED_CODE, |next| next.offset - function.offset);
     let size = if function.size == 0 { gap.min(UNSIZED_CODE) } else { function.size }.min(MAX_CODE);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rankdiff_trace::{Op, OpKind};
+use rankdiff_trace::{Level, Op, OpKind};
 
 use super::{LIBRARIES, identify, library};
 use crate::spec::{Function, Library, Pass, Role};
@@ -281,6 +281,10 @@ fn every_function_is_consistent_with_its_operation() {
     for library in LIBRARIES {
         for function in library.functions {
             check_shape(function);
+            // What a framework's methods are given lies behind pointers; its own tests look at that.
+            if library.level == Level::Framework {
+                continue;
+            }
             check_roles(function);
         }
     }

@@ -2,14 +2,14 @@
 
 use rankdiff_common::probe::{MAX_ARGS, Region, SOURCE_NONE, counter, flag, handle, region};
 use rankdiff_libs::registry::LIBRARIES;
-use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
+use rankdiff_libs::spec::{Abi, Arg, Function, Library, Offsets, Pass, Role, Traits};
 use rankdiff_trace::{Level, Op};
 
 use super::{place, probe_desc};
 use crate::prologue::{EntryPoint, ExitPoint, PointCost};
 
-const NARROW: Abi = Abi { name: "narrow", handle_bytes: 4 };
-const WIDE: Abi = Abi { name: "wide", handle_bytes: 8 };
+const NARROW: Abi = Abi { name: "narrow", handle_bytes: 4, offsets: Offsets::NONE };
+const WIDE: Abi = Abi { name: "wide", handle_bytes: 8, offsets: Offsets::NONE };
 
 fn any_library() -> &'static Library {
     LIBRARIES.iter().find(|library| library.level == Level::Library).expect("there is one")
