@@ -294,14 +294,14 @@ impl Function {
     }
 
     /// The argument whose value is the address of what the call writes, read at the return.
-    /// A [`Pass::Handle`] of a new communicator is what the call makes: an object in memory that the caller gives.
     pub fn out(&self) -> Option<&Arg> {
-        self.args.iter().find(|arg| match arg.pass {
-            Pass::I32At => true,
-            Pass::HandleAt => arg.role != Role::Comm,
-            Pass::Handle => arg.role == Role::NewComm,
-            _ => false,
-        })
+        self.args.iter().find(|arg| arg.pass == Pass::I32At || (arg.pass == Pass::HandleAt && arg.role != Role::Comm))
+    }
+
+    /// The argument that is the handle of a new communicator: an object that is made in memory which the caller gives. Such
+    /// a function is auxiliary and its return is not needed.
+    pub fn made_in_place(&self) -> Option<&Arg> {
+        self.args.iter().find(|arg| arg.role == Role::NewComm && arg.pass == Pass::Handle)
     }
 }
 

@@ -46,7 +46,8 @@ pub mod counter {
     pub const SEND: u8 = 3;
     /// Receives per (communicator, peer, tag).
     pub const RECV: u8 = 4;
-    /// The communicator is released: its counters are dropped and its handle's generation grows.
+    /// The communicator is released, or another one is made in its place: its counters are dropped and its handle's
+    /// generation grows.
     pub const FREE: u8 = 5;
 }
 
@@ -158,7 +159,7 @@ pub struct ProbeDesc {
     pub comm_handle: u8,
     /// Address that receives the new communicator's handle.
     pub out: Source,
-    /// How the new handle is held: at that address, as that address itself, or [`handle::NONE`].
+    /// How the new handle is held at that address: [`handle::AT32`], [`handle::AT64`] or [`handle::NONE`].
     pub out_handle: u8,
     /// Peer of a send or receive (32 bits).
     pub peer: Source,

@@ -119,6 +119,10 @@ impl Process {
         if let Some(facts) = &decoded.comm {
             self.learn_facts(comm, facts);
         }
+        if probe.function.made_in_place().is_some() {
+            self.made_in_place(&entry, probe, decoded, shared);
+            return;
+        }
         if probe.function.traits.auxiliary || probe.function.traits.persistent_init {
             let open = self.open(&entry, probe, comm, None, args, None);
             self.push(header.tid, open);
@@ -361,14 +365,27 @@ impl Process {
         }
     }
 
+    /// A communicator is made in memory that the caller gave, so its handle is known before it exists. The kernel began
+    /// the handle's next generation with this entry.
+    fn made_in_place(&mut self, entry: &Entry, probe: &AttachedProbe, decoded: Decoded, shared: &Shared<'_>) {
+        let is_part = decoded.new_is_part;
+        let creation =
+            Creation { op: Op::CommInit, parent: CommRef::NONE, ordinal: None, decoded, made: CommRef::NONE };
+        let def = self.communicators.add_created(probe.library, &creation, &shared.options.host);
+        let generation = entry.enter.generation.wrapping_add(1);
+        self.communicators.bind(probe.library, entry.enter.comm, generation, def.id);
+        if !is_part {
+            self.learn_rank(&def);
+        }
+        self.write(Record::Comm(def));
+    }
+
     /// A creation was entered: the communicator is defined now if it is certain to come.
     fn creation_entered(&mut self, mut creation: Creation, probe: &AttachedProbe, shared: &Shared<'_>) -> Creation {
         if creation.is_certain() {
             let def = self.communicators.add_created(probe.library, &creation, &shared.options.host);
             creation.made = def.id;
-            if !creation.decoded.new_is_part {
-                self.learn_rank(&def);
-            }
+            self.learn_rank(&def);
             self.write(Record::Comm(def));
         }
         creation

@@ -31,7 +31,9 @@ pub fn probe_desc(library: &Library, abi: Abi, function: &Function) -> ProbeDesc
     for (slot, arg) in desc.args.iter_mut().zip(args) {
         *slot = place(arg);
     }
-    if let Some(comm) = function.arg(Role::Comm) {
+    // What a communicator is made in held another one before, if it held one at all.
+    let made = function.made_in_place();
+    if let Some(comm) = function.arg(Role::Comm).or(made) {
         desc.comm = place(comm);
         desc.comm_handle = if desc.comm == SOURCE_NONE { handle::NONE } else { comm_handle(abi, comm.pass) };
     }
@@ -39,14 +41,9 @@ pub fn probe_desc(library: &Library, abi: Abi, function: &Function) -> ProbeDesc
         && place(out) != SOURCE_NONE
     {
         desc.out = place(out);
-        desc.out_handle = match out.pass {
-            Pass::I32At => handle::AT32,
-            // The object is made where the argument points to.
-            Pass::Handle => comm_handle(abi, out.pass),
-            _ => at_handle(abi),
-        };
+        desc.out_handle = if out.pass == Pass::I32At { handle::AT32 } else { at_handle(abi) };
     }
-    desc.counter = counter_of(function);
+    desc.counter = if made.is_some() { counter::FREE } else { counter_of(function) };
     desc.peer = place_of(Role::Peer);
     desc.tag = place_of(Role::Tag);
     desc.regions = regions(args);

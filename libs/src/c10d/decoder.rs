@@ -42,7 +42,7 @@ impl Decoder for C10dDecoder {
         let mut values = Values::new(function, raw, self.abi.handle_bytes);
         let mut decoded = Decoded::default();
         match function.op.kind() {
-            OpKind::CommCreate => self.creation(&mut decoded, &mut values, &gathered, context),
+            _ if function.made_in_place().is_some() => self.creation(&mut decoded, &mut values, &gathered, context),
             OpKind::Collective | OpKind::PointToPoint => {
                 decoded.comm = group(&gathered);
                 transfer(&mut decoded, &gathered);

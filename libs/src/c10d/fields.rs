@@ -26,7 +26,7 @@ fn field(name: &'static str, index: u8, path: &[u16], bytes: u16) -> Field {
 /// The fields of a method, in the order in which they are kept.
 pub(super) fn fields(abi: &Abi, function: &Function) -> Vec<Field> {
     let offsets = &abi.offsets;
-    if function.op == Op::CommInit {
+    if function.made_in_place().is_some() {
         return store(offsets);
     }
     let mut fields = group(offsets, function);

@@ -2,6 +2,9 @@
 //!
 //! Methods give back an object through a hidden first argument, so their own first argument, `this`, has index 1 and what
 //! they are given follows. The constructor and `monitoredBarrier` give nothing back.
+//!
+//! No return is recorded: these methods throw where torch times out or a peer is lost, and an exception does not pass a
+//! return address that the kernel has replaced, so a return probe would end the job where the program would have caught it.
 
 use rankdiff_trace::Op;
 
@@ -33,8 +36,8 @@ const CREATE: &[Arg] = &[
 
 /// Enqueues work and returns at once.
 const ENQUEUES: Traits = Traits::NONE;
-/// Blocks, and its return matters.
-const RETURNS: Traits = Traits { returns: true, ..Traits::NONE };
+/// Says what a group is; no call that other ranks' calls are compared with.
+const TEACHES: Traits = Traits { auxiliary: true, ..Traits::NONE };
 
 macro_rules! methods {
     ($($name:literal $op:ident $args:ident $traits:ident;)*) => {
@@ -50,7 +53,7 @@ macro_rules! methods {
 /// All methods.
 pub(super) static FUNCTIONS: &[Function] = methods! {
     "C1ERKN3c1013intrusive_ptrINS_5StoreENS1_6detail34intrusive_target_default_null_typeIS3_EEEEiiNS2_INS0_7OptionsENS5_ISA_EEEE"
-        CommInit CREATE RETURNS;
+        Wait CREATE TEACHES;
     "9allreduceERSt6vectorIN2at6TensorESaIS3_EERKNS_16AllreduceOptionsE" AllReduce ON_GROUP ENQUEUES;
     "19allreduce_coalescedERSt6vectorIN2at6TensorESaIS3_EERKNS_25AllreduceCoalescedOptionsE" AllReduce ON_GROUP ENQUEUES;
     "9broadcastERSt6vectorIN2at6TensorESaIS3_EERKNS_16BroadcastOptionsE" Broadcast ON_GROUP ENQUEUES;
@@ -78,7 +81,7 @@ pub(super) static FUNCTIONS: &[Function] = methods! {
     "17all_to_all_singleERN2at6TensorES3_RSt6vectorIlSaIlEES7_RKNS_15AllToAllOptionsE" AllToAllV ON_GROUP ENQUEUES;
     "8alltoallERSt6vectorIN2at6TensorESaIS3_EES6_RKNS_15AllToAllOptionsE" AllToAllV ON_GROUP ENQUEUES;
     "7barrierERKNS_14BarrierOptionsE" Barrier ON_GROUP ENQUEUES;
-    "16monitoredBarrierERKNS_14BarrierOptionsEb" Barrier ON_GROUP_DIRECTLY RETURNS;
+    "16monitoredBarrierERKNS_14BarrierOptionsEb" Barrier ON_GROUP_DIRECTLY ENQUEUES;
     "4sendERSt6vectorIN2at6TensorESaIS3_EEii" Send MESSAGE ENQUEUES;
     "4recvERSt6vectorIN2at6TensorESaIS3_EEii" Recv MESSAGE ENQUEUES;
     "13recvAnysourceERSt6vectorIN2at6TensorESaIS3_EEi" Recv FROM_ANYBODY ENQUEUES;

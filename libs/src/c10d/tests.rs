@@ -1,4 +1,4 @@
-use rankdiff_trace::{Basic, CommIdentity, DType, Op, RedOp, Reduction};
+use rankdiff_trace::{Basic, CommIdentity, DType, RedOp, Reduction};
 
 use super::GLOO;
 use super::functions::{FUNCTIONS, method};
@@ -101,11 +101,20 @@ fn fields_fit_for_every_method_and_layout() {
         let (abi, _) = inspected(build);
         let fields = (GLOO.fields)(&abi, function);
         assert_eq!(place(&fields).len(), fields.len(), "{}", function.symbol);
-        assert!(!method(function).is_empty() || function.op == Op::CommInit, "{}", function.symbol);
+        assert!(!method(function).is_empty() || function.made_in_place().is_some(), "{}", function.symbol);
         assert!(function.regions().next().is_none(), "{}", function.symbol);
         assert!(fields.iter().all(|field| field.steps <= 3 && field.index < 6), "{}", function.symbol);
         let names: std::collections::BTreeSet<&str> = fields.iter().map(|field| field.name).collect();
         assert_eq!(names.len(), fields.len(), "{}", function.symbol);
+    }
+}
+
+#[test]
+fn no_return_is_probed() {
+    // An exception that meets a return probe ends the process.
+    for function in FUNCTIONS {
+        assert!(!function.traits.returns && !function.traits.calls_others, "{}", function.symbol);
+        assert!(function.out().is_none(), "{}", function.symbol);
     }
 }
 
@@ -233,7 +242,7 @@ fn splits_are_elements_per_member() {
 
 #[test]
 fn a_new_group_is_known_by_the_prefix_of_its_store() {
-    let new = FUNCTIONS.iter().find(|function| function.op == Op::CommInit).expect("the constructor");
+    let new = FUNCTIONS.iter().find(|function| function.made_in_place().is_some()).expect("the constructor");
     assert_eq!(new.slot(Role::MemberRank), Some(1));
     let class = 0x7010_u64.to_le_bytes();
     let made = |build, class: &[u8], first: &[u8], below: &[u8]| {
@@ -261,7 +270,7 @@ fn a_new_group_is_known_by_the_prefix_of_its_store() {
 
 #[test]
 fn a_name_given_again_means_another_group() {
-    let new = FUNCTIONS.iter().find(|function| function.op == Op::CommInit).expect("the constructor");
+    let new = FUNCTIONS.iter().find(|function| function.made_in_place().is_some()).expect("the constructor");
     let (abi, _) = inspected(&OLD);
     let class = 0x7010_u64.to_le_bytes();
     let values = [("class", class.as_slice()), ("prefix_length", &[1]), ("prefix", b"0")];
