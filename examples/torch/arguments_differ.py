@@ -16,7 +16,7 @@ FAULTS = ("shape", "dtype", "reduction", "root")
 
 
 def main(rank):
-    odd = rank.faulty and rank.rank == 1
+    odd = rank.faulty and rank.rank == rank.world - 1
     fault = rank.args.fault if odd else None
     for step in range(3):
         now = fault if step == 1 else None

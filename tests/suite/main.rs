@@ -12,5 +12,6 @@ mod nccl;
 mod readme;
 mod repository;
 mod store;
+mod torch;
 mod usage;
 mod values;

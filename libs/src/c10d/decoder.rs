@@ -192,7 +192,7 @@ fn split(decoded: &mut Decoded, gathered: &Gathered<'_>, members: Option<u32>) {
         }
         let rows = gathered.numbers(rows)?.get(..length)?.to_vec();
         let all = rows.iter().try_fold(0_u64, |sum, &rows| sum.checked_add(rows))?;
-        let per_row = if all == 0 { 0 } else { total / all };
+        let per_row = total.checked_div(all).unwrap_or(0);
         rows.iter().map(|rows| rows.checked_mul(per_row)).collect::<Option<Vec<u64>>>()
     };
     let sends = elements("send_rows", "send_list", total);
