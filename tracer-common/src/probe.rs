@@ -169,6 +169,11 @@ pub struct ProbeDesc {
     pub regions: [Region; MAX_REGIONS],
     /// Zero.
     pub reserved: [u8; 2],
+    /// A call whose return address lies so far from the entry probe's address comes from the library itself and is a part
+    /// of another call: for functions whose return may not be probed. Equal to `own_to`: not known.
+    pub own_from: i32,
+    /// The first distance behind that.
+    pub own_to: i32,
 }
 
 impl ProbeDesc {
@@ -187,10 +192,12 @@ impl ProbeDesc {
         tag: SOURCE_NONE,
         regions: [Region { source: SOURCE_NONE, mode: region::NONE }; MAX_REGIONS],
         reserved: [0; 2],
+        own_from: 0,
+        own_to: 0,
     };
 }
 
-const _: () = assert!(size_of::<ProbeDesc>() == 28 && align_of::<ProbeDesc>() == 4);
+const _: () = assert!(size_of::<ProbeDesc>() == 36 && align_of::<ProbeDesc>() == 4);
 
 // SAFETY: repr(C), integers only, no padding (size asserted above).
 #[cfg(feature = "user")]

@@ -65,7 +65,11 @@ fn enter(context: &ProbeContext) -> Option<()> {
     let mut values = Values::new(desc, registers::arguments(regs), stack);
     let site = call_site(values.return_word(), stack);
     let own = u32::from(desc.flags & probe_flag::ENTRY_AFTER_EXIT != 0);
-    let around = thread::around(thread, stack, site.return_probes > own);
+    let mut around = thread::around(thread, stack, site.return_probes > own);
+    if desc.own_from != desc.own_to {
+        let distance = site.address.wrapping_sub(registers::instruction(regs)) as i64;
+        around.nested |= distance >= i64::from(desc.own_from) && distance < i64::from(desc.own_to);
+    }
     let group = thread::batch(thread, desc.flags);
     let position = counters::position(desc, &mut values, tgid, around.nested);
 
