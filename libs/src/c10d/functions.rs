@@ -36,6 +36,8 @@ const CREATE: &[Arg] = &[
 
 /// Enqueues work and returns at once.
 const ENQUEUES: Traits = Traits::NONE;
+/// A receive from anybody: it has no position among the receives from one peer.
+const FROM_ANY: Traits = Traits { partial: true, ..Traits::NONE };
 /// Says what a group is; no call that other ranks' calls are compared with.
 const TEACHES: Traits = Traits { auxiliary: true, ..Traits::NONE };
 
@@ -84,7 +86,7 @@ pub(super) static FUNCTIONS: &[Function] = methods! {
     "16monitoredBarrierERKNS_14BarrierOptionsEb" Barrier ON_GROUP_DIRECTLY ENQUEUES;
     "4sendERSt6vectorIN2at6TensorESaIS3_EEii" Send MESSAGE ENQUEUES;
     "4recvERSt6vectorIN2at6TensorESaIS3_EEii" Recv MESSAGE ENQUEUES;
-    "13recvAnysourceERSt6vectorIN2at6TensorESaIS3_EEi" Recv FROM_ANYBODY ENQUEUES;
+    "13recvAnysourceERSt6vectorIN2at6TensorESaIS3_EEi" Recv FROM_ANYBODY FROM_ANY;
 };
 
 /// How a method is given the tensor that its count and type are of.
