@@ -15,5 +15,6 @@ mod python;
 mod readme;
 mod repository;
 mod store;
+mod torch;
 mod usage;
 mod values;

@@ -10,6 +10,8 @@ pub mod name {
     pub const PROCESSES: &str = "PROCESSES";
     /// Array of [`ProbeDesc`](crate::probe::ProbeDesc) by attach cookie.
     pub const PROBES: &str = "PROBES";
+    /// Array of [`Chains`](crate::probe::Chains) by attach cookie, for the probes that gather.
+    pub const CHAINS: &str = "CHAINS";
     /// Hash: tgid -> [`watch`](super::watch) flags. Children get an entry with [`FOLLOW`](super::watch::FOLLOW), the end
     /// of a process removes its entry. To stop watching a process that lives, remove its threads from `THREADS` as well:
     /// a thread that has a state there is recorded without another look.

@@ -12,6 +12,7 @@ use rankdiff_common::probe::{MAX_ARGS, MAX_REGIONS, ProbeDesc, SHORT_REGION, han
 
 use crate::call_site::call_site;
 use crate::counters::{self, Position};
+use crate::gather::gather;
 use crate::maps::{PROBES, WATCHED};
 use crate::output::{count_lost, header, reserve, submit};
 use crate::python;
@@ -74,7 +75,11 @@ fn record(context: &ProbeContext, thread: &mut ThreadState, pid_tgid: u64, pytho
     let mut values = Values::new(desc, registers::arguments(regs), stack);
     let site = call_site(values.return_word(), stack);
     let own = u32::from(desc.flags & probe_flag::ENTRY_AFTER_EXIT != 0);
-    let around = thread::around(thread, stack, site.return_probes > own);
+    let mut around = thread::around(thread, stack, site.return_probes > own);
+    if desc.own_from != desc.own_to {
+        let distance = site.address.wrapping_sub(registers::instruction(regs)) as i64;
+        around.nested |= distance >= i64::from(desc.own_from) && distance < i64::from(desc.own_to);
+    }
     let group = thread::batch(thread, desc.flags);
     let position = counters::position(desc, &mut values, tgid, around.nested);
 
@@ -124,6 +129,13 @@ fn record(context: &ProbeContext, thread: &mut ThreadState, pid_tgid: u64, pytho
             let mut cut = 0;
             for index in 0..MAX_REGIONS {
                 let which = desc.regions[index];
+                if which.mode == region::GATHERED && index == 0 {
+                    // SAFETY: the record is writable.
+                    let bytes = gather(unsafe { &raw mut (*record).regions }, probe, &mut values);
+                    // SAFETY: as above.
+                    unsafe { (*record).region_bytes[0] = bytes };
+                    continue;
+                }
                 // SAFETY: the record is writable.
                 let bytes = read_long(unsafe { &raw mut (*record).regions[index] }, which, &mut values);
                 // SAFETY: as above.

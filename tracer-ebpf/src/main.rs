@@ -22,6 +22,8 @@ mod enter;
 #[cfg(target_arch = "bpf")]
 mod exit;
 #[cfg(target_arch = "bpf")]
+mod gather;
+#[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;

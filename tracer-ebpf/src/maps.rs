@@ -8,7 +8,7 @@ use rankdiff_common::map::{
     CommCounters, CommKey, Config, DEFAULT_RING_BYTES, MAX_COMMS, MAX_PEERS, MAX_THREADS, MAX_WATCHED,
     PROCESS_RING_BYTES, PeerKey, ThreadState, lost,
 };
-use rankdiff_common::probe::{MAX_PROBES, ProbeDesc};
+use rankdiff_common::probe::{Chains, MAX_PROBES, ProbeDesc};
 use rankdiff_common::python::{MAX_CODES, MAX_PYTHON, MAX_STACKS, PythonConfig};
 
 #[map]
@@ -17,6 +17,8 @@ pub(crate) static EVENTS: RingBuf = RingBuf::with_byte_size(DEFAULT_RING_BYTES, 
 pub(crate) static PROCESSES: RingBuf = RingBuf::with_byte_size(PROCESS_RING_BYTES, 0);
 #[map]
 pub(crate) static PROBES: Array<ProbeDesc> = Array::with_max_entries(MAX_PROBES, 0);
+#[map]
+pub(crate) static CHAINS: Array<Chains> = Array::with_max_entries(MAX_PROBES, 0);
 #[map]
 pub(crate) static WATCHED: HashMap<u32, u32> = HashMap::with_max_entries(MAX_WATCHED, 0);
 #[map]

@@ -18,7 +18,7 @@ use rankdiff_common::map::{
     CommCounters, CommKey, Config, DEFAULT_RING_BYTES, MAX_COMMS, MAX_PEERS, MAX_THREADS, PeerKey, ThreadState, lost,
     name, watch,
 };
-use rankdiff_common::probe::{MAX_PROBES, ProbeDesc};
+use rankdiff_common::probe::{Chains, MAX_PROBES, ProbeDesc};
 use rankdiff_common::python::{self, PythonConfig};
 use rankdiff_libs::spec::{Abi, Function, Library};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -168,6 +168,7 @@ pub struct Attacher {
     ebpf: Ebpf,
     rings: Option<Rings>,
     descriptions: Array<MapData, ProbeDesc>,
+    chains: Array<MapData, Chains>,
     watched: HashMap<MapData, u32, u32>,
     threads: HashMap<MapData, u64, ThreadState>,
     comms: HashMap<MapData, CommKey, CommCounters>,
@@ -239,6 +240,7 @@ impl Attacher {
                 processes: take_map(&mut ebpf, name::PROCESSES)?,
             }),
             descriptions: take_map(&mut ebpf, name::PROBES)?,
+            chains: take_map(&mut ebpf, name::CHAINS)?,
             watched: take_map(&mut ebpf, name::WATCHED)?,
             threads: take_map(&mut ebpf, name::THREADS)?,
             comms: take_map(&mut ebpf, name::COMMS)?,
@@ -476,6 +478,9 @@ impl Attacher {
                 detail: format!("there are {} already, the most that are kept", self.probes.len()),
             });
         };
+        if let Some(chains) = planned.chains {
+            self.chains.set(u32::from(index), chains, 0).map_err(|error| refused(&what(), &error))?;
+        }
         self.descriptions.set(u32::from(index), planned.desc, 0).map_err(|error| refused(&what(), &error))?;
         self.probes.push(None);
         Ok(index)

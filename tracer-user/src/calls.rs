@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rankdiff_common::event::{Exit, flag};
-use rankdiff_libs::decode::{Context, Decoded, Decoder, RawCall, Started};
+use rankdiff_libs::decode::{CommFacts, Context, Decoded, Decoder, RawCall, Started};
 use rankdiff_libs::spec::{Abi, Library, Role};
 use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteRef};
 use rustc_hash::FxHashMap;
@@ -113,6 +113,13 @@ impl Process {
         let args = entry.enter.args[..probe.function.args.len().min(entry.enter.args.len())].to_vec();
         let comm = self.comm_of(&entry, probe);
         let decoded = self.decode(&entry, &args, probe, comm);
+        if let Some(facts) = &decoded.comm {
+            self.learn_facts(comm, facts);
+        }
+        if probe.function.made_in_place().is_some() {
+            self.made_in_place(&entry, probe, decoded, shared);
+            return;
+        }
         if probe.function.traits.auxiliary || probe.function.traits.persistent_init {
             let open = self.open(&entry, probe, comm, None, args, None);
             self.push(header.tid, open);
@@ -343,6 +350,31 @@ impl Process {
                 self.write(Record::Comm(def));
             }
         }
+    }
+
+    /// The call's communicator says what it is: a definition that says more replaces the one before.
+    fn learn_facts(&mut self, comm: CommRef, facts: &CommFacts) {
+        if let Some(def) = self.communicators.learn_facts(comm, facts) {
+            if facts.is_world {
+                self.learn_rank(&def);
+            }
+            self.write(Record::Comm(def));
+        }
+    }
+
+    /// A communicator is made in memory that the caller gave, so its handle is known before it exists. The kernel began
+    /// the handle's next generation with this entry.
+    fn made_in_place(&mut self, entry: &Entry, probe: &AttachedProbe, decoded: Decoded, shared: &Shared<'_>) {
+        let is_part = decoded.new_is_part;
+        let creation =
+            Creation { op: Op::CommInit, parent: CommRef::NONE, ordinal: None, decoded, made: CommRef::NONE };
+        let def = self.communicators.add_created(probe.library, &creation, &shared.options.host);
+        let generation = entry.enter.generation.wrapping_add(1);
+        self.communicators.bind(probe.library, entry.enter.comm, generation, def.id);
+        if !is_part {
+            self.learn_rank(&def);
+        }
+        self.write(Record::Comm(def));
     }
 
     /// A creation was entered: the communicator is defined now if it is certain to come.

@@ -21,6 +21,7 @@ pub mod call_sites;
 pub mod caller;
 pub mod calls;
 pub mod clock;
+mod code;
 pub mod communicators;
 pub mod events;
 pub mod identify;

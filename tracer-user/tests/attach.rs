@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rankdiff_common::event::{flag, kind};
 use rankdiff_libs::registry::LIBRARIES;
-use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
+use rankdiff_libs::spec::{Abi, Arg, Function, Library, Offsets, Pass, Role, Traits, no_fields, nothing_to_inspect};
 use rankdiff_trace::{Level, Op, Semantics};
 use rankdiff_tracer::attach::{AttachError, Attacher, LoadOptions, Rings};
 use rankdiff_tracer::maps::read_maps;
@@ -51,7 +51,9 @@ static TOY: Library = Library {
         function("toy_jump", RETURNS),
         function("toy_leaf", RETURNS),
     ],
-    abi: |_| Abi { name: "toy", handle_bytes: 4 },
+    abi: |_| Abi { name: "toy", handle_bytes: 4, offsets: Offsets::NONE },
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |abi| (LIBRARIES[0].decoder)(abi),
 };
 static TOYS: &[&Library] = &[&TOY];
