@@ -9,6 +9,7 @@ use crate::align::{Alignment, Comparison, Mismatch, What};
 use crate::index::{Base, Progress, Track};
 use crate::logical;
 use crate::merged::{self, Departure, Deviation};
+use crate::objects;
 use crate::permute::{self, Permutation};
 use crate::shift::{self, Shift};
 use crate::steps::Rhythm;
@@ -273,6 +274,10 @@ fn other_code(
     pos: u64,
 ) -> bool {
     let (Some(a), Some(b)) = (major.at(pos), minor.at(pos)) else { return false };
+    // An object's length and its bytes are two calls of one site.
+    if a.site != 0 && a.site == b.site && objects::are_both_parts(a.call.dtype, b.call.dtype) {
+        return alignment.tables.site_of(a.site).is_some_and(|site| objects::function_of(&site.frames).is_some());
+    }
     if a.site == 0 || b.site == 0 || a.site == b.site {
         return false;
     }

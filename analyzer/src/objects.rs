@@ -3,7 +3,7 @@
 //! Told by the function at the call site: nothing in the calls themselves says that they belong together. What they pass is
 //! padded to the longest, so that members agree on both, whatever their objects.
 
-use rankdiff_trace::Frame;
+use rankdiff_trace::{Basic, DType, Frame};
 
 /// Functions that pass objects.
 const NAMES: [&str; 6] = [
@@ -22,6 +22,13 @@ pub(crate) fn function_of(frames: &[Frame]) -> Option<&'static str> {
         let name = frame.function.rsplit([':', '.']).next().unwrap_or_default();
         NAMES.into_iter().find(|known| *known == name)
     })
+}
+
+/// Whether one of two calls of an object's function passes lengths, the other one bytes.
+pub(crate) fn are_both_parts(one: DType, other: DType) -> bool {
+    let lengths = |dtype| matches!(dtype, DType::Basic(Basic::I64 | Basic::I32));
+    let bytes = |dtype| matches!(dtype, DType::Basic(Basic::U8));
+    lengths(one) && bytes(other) || bytes(one) && lengths(other)
 }
 
 /// Which of the two calls passes elements of this type.

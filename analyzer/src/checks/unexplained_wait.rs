@@ -46,9 +46,9 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         raw.finding.late = late.roots.clone();
         raw.finding.late_ms = Some(millis(late.by));
         raw.finding.confidence = Confidence::Low;
-        // A few that wait for most of the others may as well have come too early.
+        // One of two is no minority; a few that wait for most of the others may as well have come too early.
         let members = raw.comm.and_then(|comm| alignment.comm(comm)).map_or(0, |comm| comm.members.len());
-        if late.roots.len() * 2 > members {
+        if late.roots.len() * 2 >= members {
             raw.finding.suspects = RankSet::new();
             raw.finding.common.clear();
         }

@@ -46,7 +46,7 @@ pub fn dump_text(standing: &Standing, options: &RenderOptions, out: &mut dyn Wri
         sections.push(Section::fixed(vec![page.line(2, "nobody waits")]));
     }
     sections.push(Section::fixed(vec![page.heading("where each rank is")]));
-    sections.push(Section::sheddable(page.ranks(&standing.ranks), 4, 4, "group of ranks"));
+    sections.push(Section::sheddable(page.ranks(&standing.ranks), 4, 4, "group"));
     sections.push(Section::fixed(vec![page.heading(&communicators(&standing.comms))]));
     sections.push(Section::sheddable(page.comms(&standing.comms), 3, 3, "line"));
     let problems = standing.problems.iter().map(|problem| page.warning("problem", problem)).collect();
