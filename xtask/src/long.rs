@@ -17,6 +17,8 @@ const MARK: &str = "long-run: ";
 /// How a line about a test that passed ends.
 const PASSED: &str = " ... ok";
 
+/// What the names of tests begin with that kill jobs and recorders.
+const KILLS: &str = "kill::";
 /// What a bench says of a goal that it missed.
 const MISSED: &str = "MISSED";
 
@@ -46,6 +48,7 @@ struct Part {
 }
 
 const PARTS: &[Part] = &[
+    Part { name: "kills", run: kills, strict: false },
     Part { name: "tests", run: tests, strict: false },
     Part { name: "writers", run: writers, strict: false },
     Part { name: "programs", run: programs, strict: true },
@@ -92,14 +95,26 @@ pub(crate) fn run(root: &Path, how: &How) -> Result<()> {
     outcome
 }
 
-/// The tests over the real binary, those that kill jobs and recorders among them.
+/// The tests over the real binary that kill jobs and recorders.
+fn kills(root: &Path, how: &How) -> Result<String> {
+    suite(root, how, &[], &[KILLS])
+}
+
+/// All others over the real binary: days at hundreds of repetitions.
 fn tests(root: &Path, how: &How) -> Result<String> {
+    suite(root, how, &["--skip", KILLS], &["repeated"])
+}
+
+fn suite(root: &Path, how: &How, options: &[&str], names: &[&str]) -> Result<String> {
     ensure!(process::is_root(), "the long runs record with eBPF: run them as root");
     let binary = dist::binary(root);
     ensure!(binary.is_file(), "{} is missing: run cargo xtask dist", binary.display());
     let mut command = process::cargo(root);
     command
-        .args(["test", "--locked", "--package", "rankdiff-tests", "repeated", "--", "--nocapture", "--test-threads=1"])
+        .args(["test", "--locked", "--package", "rankdiff-tests", "--test", "suite", "--"])
+        .args(["--nocapture", "--test-threads=1"])
+        .args(options)
+        .args(names)
         .env("RANKDIFF_BIN", &binary)
         .env("RANKDIFF_REQUIRE_PRIVILEGED", "1")
         .env("RANKDIFF_LONG", how.repeat.to_string());

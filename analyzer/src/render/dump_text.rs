@@ -178,7 +178,9 @@ impl Page<'_> {
 
     fn situation(&self, one: &RankStanding) -> String {
         let since = one.since_ms.map(text::duration);
+        let waits = one.life.starts_with("waiting");
         let mut words = match (&one.call, one.inside) {
+            (None, _) if waits => "waiting in a call that the record lacks".to_owned(),
             (None, _) => "made no call".to_owned(),
             (Some(call), inside) => {
                 let at = place_of(call);
@@ -189,13 +191,15 @@ impl Page<'_> {
                     (false, Some(since)) => format!(" {since} ago"),
                     (_, None) => String::new(),
                 };
-                let verb = if inside { "inside" } else { "outside of any call; the last one was" };
+                let verb = match inside {
+                    true => "inside",
+                    false if waits => "waiting in a call that the record lacks; the last one there was",
+                    false => "outside of any call; the last one was",
+                };
                 format!("{verb} {}{on}{since}{at}", phrase(call))
             }
         };
-        // 'Waiting in a call' is said already.
-        let is_said = one.inside && one.life.starts_with("waiting");
-        if !one.life.is_empty() && !is_said {
+        if !one.life.is_empty() && !waits {
             let when = match one.since_ms {
                 Some(ms) if !is_alive(&one.life) && ms >= 1000 => {
                     format!(" {} before the record ends", text::duration(ms))
