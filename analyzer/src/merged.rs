@@ -175,8 +175,12 @@ fn left(
         return Some(Deviation { exact: best.exact, ..placed(mine, best.at, comm, message, best.how) });
     }
     let longest = parted.iter().map(|one| one.0).max()?;
-    let nowhere = |key: u32| parted.iter().all(|(_, other, _)| other.calls.iter().all(|call| call.key != key));
-    let unknown = mine.calls.get(longest).filter(|call| nowhere(call.key)).map(|call| call.key);
+    // The same call from another line of the program may be one of theirs in another order.
+    let nowhere = |step: &Step<'_>| {
+        let same = |call: &Step<'_>| call.key == step.key || call.role == step.role && call.entry.sig == step.entry.sig;
+        parted.iter().all(|(_, other, _)| !other.calls.iter().any(same))
+    };
+    let unknown = mine.calls.get(longest).filter(|call| nowhere(call)).map(|call| call.key);
     parted.retain(|one| one.0 == longest);
     let key_of = |(_, program, at): &(usize, Program<'_>, usize)| program.calls.get(*at).map(|call| call.key);
     let next = most_common(parted.iter().filter_map(key_of))?;
