@@ -77,11 +77,7 @@ fn finding(
     finding.sides = report::waiting_sides(alignment, instance);
     finding.sides.push(absent_side(odd.clone(), report::elsewhere(alignment, rank, None)));
     finding.suspects = odd.clone();
-    let (direct, transitive) = alignment.waits.victims(&odd);
-    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
-    finding.direct_victims = direct;
-    finding.transitive_victims = transitive;
-    finding.collateral_exits = alignment.deaths.collateral.clone();
+    report::held_by(alignment, &odd, &mut finding);
     finding.confidence = report::confidence(alignment, at, comm).min(Confidence::Medium);
     let waiter = instance.waiters.first()?;
     let call = report::waiter_text(alignment, instance, waiter);

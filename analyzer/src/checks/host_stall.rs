@@ -1,9 +1,7 @@
 //! A rank that others wait for is asleep or stopped.
 
-use rankdiff_trace::RankSet;
-
 use super::lates::{each, millis, missing_phrase, severity};
-use super::report::fact;
+use super::report;
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::Alignment;
 use crate::finding::{Class, Severity};
@@ -97,16 +95,7 @@ fn all_rest(alignment: &Alignment<'_>) -> Option<Raw> {
         duration(millis(quiet.by))
     );
     finding.detail.push("host streams agree on all communicators, and every call is complete".to_owned());
-    for rank in quiet.live.iter() {
-        for text in alignment.state_of(rank).map(|state| state.activity(alignment.limit).1).unwrap_or_default() {
-            match finding.evidence.iter_mut().find(|held| held.text == text) {
-                Some(held) => {
-                    held.ranks.insert(rank);
-                }
-                None => finding.evidence.push(fact("thread", RankSet::from_iter([rank]), text)),
-            }
-        }
-    }
+    report::activities(alignment, &quiet.live, &mut finding);
     for evidence in &finding.evidence {
         finding.sides.push(absent_side(
             evidence.ranks.clone(),

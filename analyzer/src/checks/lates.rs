@@ -52,11 +52,7 @@ fn of_late(alignment: &Alignment<'_>, late: &Late, meta: &Meta) -> Option<Raw> {
         }
     }
     finding.suspects = late.roots.clone();
-    let (direct, transitive) = alignment.waits.victims(&late.roots);
-    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
-    finding.direct_victims = direct;
-    finding.transitive_victims = transitive;
-    finding.collateral_exits = alignment.deaths.collateral.clone();
+    report::held_by(alignment, &late.roots, &mut finding);
     finding.evidence.extend(late.facts.iter().map(|(ranks, text)| fact("thread", ranks.clone(), text.clone())));
     finding.evidence.extend(report::endings(alignment, &alignment.deaths.collateral));
     finding.evidence.extend(report::same_call_elsewhere(alignment, instance));

@@ -150,11 +150,7 @@ fn of_absence(
     if instance.waiters.len() > 1 {
         finding.suspects = odd.clone();
     }
-    let (direct, transitive) = alignment.waits.victims(&odd);
-    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
-    finding.direct_victims = direct;
-    finding.transitive_victims = transitive;
-    finding.collateral_exits = alignment.deaths.collateral.clone();
+    report::held_by(alignment, &odd, &mut finding);
     finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
     finding.confidence = report::confidence(alignment, at, comm).min(Confidence::Medium);
     let waiter = instance.waiters.first()?;

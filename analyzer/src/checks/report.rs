@@ -375,6 +375,29 @@ pub(super) fn stands_still(alignment: &Alignment<'_>) -> Option<Evidence> {
     Some(fact("quiet", quiet.live.clone(), text))
 }
 
+/// Who waits because of these ranks, directly and behind others, and who ended for it.
+pub(super) fn held_by(alignment: &Alignment<'_>, ranks: &RankSet, finding: &mut Finding) {
+    let (direct, transitive) = alignment.waits.victims(ranks);
+    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
+    finding.direct_victims = direct;
+    finding.transitive_victims = transitive;
+    finding.collateral_exits = alignment.deaths.collateral.clone();
+}
+
+/// What the threads of these ranks were seen to do, as evidence.
+pub(super) fn activities(alignment: &Alignment<'_>, ranks: &RankSet, finding: &mut Finding) {
+    for rank in ranks.iter() {
+        for text in alignment.state_of(rank).map(|state| state.activity(alignment.limit).1).unwrap_or_default() {
+            match finding.evidence.iter_mut().find(|held| held.text == text) {
+                Some(held) => {
+                    held.ranks.insert(rank);
+                }
+                None => finding.evidence.push(fact("thread", RankSet::from_iter([rank]), text)),
+            }
+        }
+    }
+}
+
 /// Facts about how ranks ended.
 pub(super) fn endings(alignment: &Alignment<'_>, ranks: &RankSet) -> Vec<Evidence> {
     let mut facts: Vec<Evidence> = Vec::new();

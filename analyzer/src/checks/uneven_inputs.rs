@@ -1,5 +1,7 @@
 //! Some members had fewer steps to do and left the loop, while others go on.
 
+use std::cmp::Reverse;
+
 use rankdiff_trace::{Op, RankSet};
 
 use super::report;
@@ -56,7 +58,8 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     );
     let mut told = RankSet::new();
     let mut instances: Vec<&Instance<'_>> = alignment.waits.instances.iter().collect();
-    instances.sort_by_key(|instance| instance.since);
+    // Of those that began at one time, the one that holds the most: which communicator is listed first says nothing.
+    instances.sort_by_key(|instance| (instance.since, Reverse(instance.waiters.len())));
     for instance in instances {
         let gone: RankSet = instance.lacking.iter().filter(|&rank| left(alignment, instance, rank)).collect();
         let gone = gone.difference(&told);
@@ -105,15 +108,11 @@ fn of_gone(alignment: &Alignment<'_>, instance: &Instance<'_>, gone: &RankSet) -
     finding.first_divergence = pos;
     finding.sides = report::waiting_sides(alignment, instance);
     finding.sides.extend(ended_sides(alignment, gone));
-    finding.sides.sort_by_key(|side| std::cmp::Reverse(side.ranks.len()));
+    finding.sides.sort_by_key(|side| Reverse(side.ranks.len()));
     let waiters = instance.waiting();
     // The odd ones out are the minority; of two equal halves, those that are not there.
     finding.suspects = if waiters.len() < gone.len() { waiters.clone() } else { gone.clone() };
-    let (direct, transitive) = alignment.waits.victims(gone);
-    finding.waiting = direct.union(&transitive).difference(&alignment.deaths.collateral);
-    finding.direct_victims = direct;
-    finding.transitive_victims = transitive;
-    finding.collateral_exits = alignment.deaths.collateral.clone();
+    report::held_by(alignment, gone, &mut finding);
     finding.evidence = report::endings(alignment, gone);
     finding.common = common::shared(alignment, &finding.suspects, &comm.ranks());
     finding.confidence = report::confidence(alignment, instance.comm?, comm);

@@ -126,16 +126,7 @@ fn standing_still(alignment: &Alignment<'_>) -> Option<Raw> {
         "whether the queued calls are complete is not known: a device, its link or the network may be stuck, or every rank waits for something else"
             .to_owned(),
     );
-    for rank in quiet.live.iter() {
-        for text in alignment.state_of(rank).map(|state| state.activity(alignment.limit).1).unwrap_or_default() {
-            match finding.evidence.iter_mut().find(|held| held.text == text) {
-                Some(held) => {
-                    held.ranks.insert(rank);
-                }
-                None => finding.evidence.push(fact("thread", RankSet::from_iter([rank]), text)),
-            }
-        }
-    }
+    report::activities(alignment, &quiet.live, &mut finding);
     let roots = quiet.live.clone();
     Some(Raw { finding, rule: Rule::Device, at: since, roots, open: true, comm: Some(at) })
 }

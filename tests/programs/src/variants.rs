@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use rankdiff_analyzer::Report;
-use rankdiff_analyzer::finding::{Finding, Side};
+use rankdiff_analyzer::finding::{Finding, Severity, Side};
 use rankdiff_trace::{Call, CommIdentity, Completion, DType, ProcessTrace, RankSet};
 
 /// What a report says, without words: comparable between two ways of telling a job.
@@ -61,7 +61,11 @@ fn said(finding: &Finding, rank: &dyn Fn(u32) -> u32) -> Said {
     Said {
         what: (finding.code, finding.severity.name(), finding.class.name(), finding.confidence.name(), finding.what),
         group: finding.group.as_ref().map(|group| (set(&group.ranks), group.library.clone())),
-        positions: (finding.first_divergence, finding.first_visible),
+        // Of calls to which a rank came equally late, rounding says which a note names.
+        positions: match finding.severity {
+            Severity::Note => (None, None),
+            _ => (finding.first_divergence, finding.first_visible),
+        },
         sides,
         ranks: [
             set(&finding.suspects),
