@@ -40,6 +40,23 @@ pub enum Lineage {
     Unknown,
 }
 
+/// What a communicator's own object says of it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommFacts {
+    /// What all members know it by.
+    pub identity: CommIdentity,
+    /// Name; empty if it has none.
+    pub name: String,
+    /// What it is for; empty if nobody said so.
+    pub desc: String,
+    /// Number of members.
+    pub size: Option<u32>,
+    /// This process's rank in it.
+    pub rank: Option<u32>,
+    /// It holds all ranks of the job.
+    pub is_world: bool,
+}
+
 /// What a call says.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decoded {
@@ -88,6 +105,12 @@ pub struct Decoded {
     pub new_identity: CommIdentity,
     /// How the identity follows if `new_identity` is not known.
     pub lineage: Lineage,
+    /// Name of a new communicator; empty if it has none.
+    pub new_name: String,
+    /// The new communicator need not hold all ranks of the job: a rank in it is no global rank.
+    pub new_is_part: bool,
+    /// What the call's communicator says of itself.
+    pub comm: Option<CommFacts>,
     /// The new communicator connects two groups.
     pub new_inter: bool,
     /// An argument that belongs to the signature could not be read or understood.

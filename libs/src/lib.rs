@@ -5,7 +5,10 @@
 //! Data flow: [`spec`] describes functions, the tracer records their raw values, [`decode`] is how it asks what they mean.
 //! What is deliberately not here: counters and communicator tables (the tracer's), judgement (the analyzer's).
 
+mod c10d;
 pub mod decode;
+pub mod frameworks;
+pub mod gathered;
 mod mccl_metax;
 mod mccl_mthreads;
 mod mpi;

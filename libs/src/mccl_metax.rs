@@ -5,7 +5,7 @@
 use rankdiff_trace::Level;
 
 use crate::nccl_family::{self, FamilyDecoder, core_functions, family, since_2_14};
-use crate::spec::{Function, Library, concat, total};
+use crate::spec::{Function, Library, concat, no_fields, nothing_to_inspect, total};
 
 const OWN: &[Function] = family! { "mccl":
     "Gather" Gather ROOTED COMPOSED;
@@ -37,5 +37,7 @@ pub(crate) static MCCL_METAX: Library = Library {
     semantics: nccl_family::SEMANTICS,
     functions: &FUNCTIONS,
     abi: nccl_family::abi,
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |_| FamilyDecoder::boxed("mccl-metax"),
 };

@@ -4,7 +4,7 @@ use rankdiff_trace::Level;
 
 use crate::nccl_family::{self, FamilyDecoder, collective_configs, core_functions, later_collectives};
 use crate::nccl_family::{later_communicators, since_2_14};
-use crate::spec::{Function, Library, concat, total};
+use crate::spec::{Function, Library, concat, no_fields, nothing_to_inspect, total};
 
 const PARTS: &[&[Function]] = &[
     core_functions!("nccl"),
@@ -25,5 +25,7 @@ pub(crate) static NCCL: Library = Library {
     semantics: nccl_family::SEMANTICS,
     functions: &FUNCTIONS,
     abi: nccl_family::abi,
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |_| FamilyDecoder::boxed("nccl"),
 };

@@ -8,7 +8,7 @@ use rankdiff_trace::Level;
 
 use crate::nccl_family::{self, FamilyDecoder, collective_configs, core_functions, family, later_collectives};
 use crate::nccl_family::{later_communicators, since_2_14};
-use crate::spec::{Function, Library, concat, total};
+use crate::spec::{Function, Library, concat, no_fields, nothing_to_inspect, total};
 
 /// Both spellings: NCCL's, which newer releases follow, and the older one of its own.
 const OWN: &[Function] = family! { "nccl":
@@ -38,5 +38,7 @@ pub(crate) static RCCL: Library = Library {
     semantics: nccl_family::SEMANTICS,
     functions: &FUNCTIONS,
     abi: nccl_family::abi,
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |_| FamilyDecoder::boxed("rccl"),
 };

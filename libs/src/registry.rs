@@ -11,6 +11,7 @@ pub static LIBRARIES: &[&Library] = &[
     &crate::mccl_metax::MCCL_METAX,
     &crate::mccl_mthreads::MCCL_MTHREADS,
     &crate::mpi::MPI,
+    &crate::c10d::GLOO,
 ];
 
 /// The library of this name.

@@ -149,6 +149,74 @@ pub struct Arg {
     pub pass: Pass,
 }
 
+/// Something behind a pointer that a function is given: `steps` times the address at (address + offset), then `bytes` at
+/// the last offset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Field {
+    /// What it is, for the library's decoder.
+    pub name: &'static str,
+    /// Index of the pointer among the integer and pointer parameters.
+    pub index: u8,
+    /// Pointers to follow behind the argument, at most three.
+    pub steps: u8,
+    /// Offset at each address on the way and at the last; zero behind it.
+    pub offsets: [u16; 4],
+    /// Size.
+    pub bytes: u16,
+}
+
+/// A load or store of one of a function's first instructions, or an address that it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Access {
+    /// What is done.
+    pub kind: AccessKind,
+    /// Offset from the register.
+    pub offset: u16,
+    /// Bytes that are moved; 0 for an address.
+    pub bytes: u8,
+    /// The register moved is the function's argument with this index, not yet overwritten.
+    pub argument: Option<u8>,
+}
+
+/// Kinds of [`Access`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AccessKind {
+    /// Memory to a register.
+    Load,
+    /// A register to memory.
+    Store,
+    /// The address itself to a register.
+    Address,
+}
+
+/// An ELF file's code, as far as a library looks at it.
+pub trait Binary {
+    /// Whether it defines a function of this name.
+    fn defines(&self, symbol: &str) -> bool;
+    /// What the first instructions of a function access relative to a register, in their order in the file; empty if there
+    /// is no such function.
+    fn accesses(&self, symbol: &str) -> Vec<Access>;
+}
+
+/// What an inspection of a file found out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// The build.
+    pub abi: Abi,
+    /// What cannot be recorded and why, for the user.
+    pub notes: Vec<String>,
+}
+
+/// Nothing to find out: the symbols told it all.
+pub fn nothing_to_inspect(abi: Abi, _: &dyn Binary) -> Inspected {
+    Inspected { abi, notes: Vec::new() }
+}
+
+/// Nothing lies behind pointers.
+pub fn no_fields(_: &Abi, _: &Function) -> Vec<Field> {
+    Vec::new()
+}
+
 /// Properties of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Traits {
@@ -229,6 +297,12 @@ impl Function {
     pub fn out(&self) -> Option<&Arg> {
         self.args.iter().find(|arg| arg.pass == Pass::I32At || (arg.pass == Pass::HandleAt && arg.role != Role::Comm))
     }
+
+    /// The argument that is the handle of a new communicator: an object that is made in memory which the caller gives. Such
+    /// a function is auxiliary and its return is not needed.
+    pub fn made_in_place(&self) -> Option<&Arg> {
+        self.args.iter().find(|arg| arg.role == Role::NewComm && arg.pass == Pass::Handle)
+    }
 }
 
 /// Differences between builds of one library that change how handles are read.
@@ -238,6 +312,29 @@ pub struct Abi {
     pub name: &'static str,
     /// Width of a handle: 4 or 8.
     pub handle_bytes: u8,
+    /// Where things lie in this build's objects.
+    pub offsets: Offsets,
+}
+
+/// Offsets that [`Library::inspect`] found in a build; each library has its own numbering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Offsets([Option<u16>; 8]);
+
+impl Offsets {
+    /// None is known.
+    pub const NONE: Offsets = Offsets([None; 8]);
+
+    /// The offset with this number.
+    pub fn get(&self, number: usize) -> Option<u16> {
+        self.0.get(number).copied().flatten()
+    }
+
+    /// Notes an offset.
+    pub fn set(&mut self, number: usize, offset: Option<u16>) {
+        if let Some(slot) = self.0.get_mut(number) {
+            *slot = offset;
+        }
+    }
 }
 
 /// Whether an ELF file defines a symbol.
@@ -263,6 +360,10 @@ pub struct Library {
     pub functions: &'static [Function],
     /// The build's ABI, from the symbols the file defines (given as a lookup).
     pub abi: fn(defines: Defines<'_>) -> Abi,
+    /// What the file's code says beyond that.
+    pub inspect: fn(Abi, &dyn Binary) -> Inspected,
+    /// What to read behind the pointers of a function of this build. Such a function has no other memory regions.
+    pub fields: fn(&Abi, &Function) -> Vec<Field>,
     /// A fresh decoder for one process and this ABI.
     pub decoder: fn(Abi) -> Box<dyn crate::decode::Decoder>,
 }

@@ -61,7 +61,7 @@ impl Line {
     }
 }
 
-/// C functions without their libraries' prefixes, and what they are.
+/// Functions without their libraries' prefixes, and what they are.
 const OPS: &[(&str, &str)] = &[
     ("Barrier", "barrier"),
     ("Ibarrier", "ibarrier"),
@@ -93,6 +93,14 @@ const OPS: &[(&str, &str)] = &[
     ("Cart_create", "topology_create"),
     ("Comm_free", "comm_free"),
     ("CommDestroy", "comm_free"),
+    // Methods of torch's process groups.
+    ("barrier", "barrier"),
+    ("allreduce", "all_reduce"),
+    ("broadcast", "broadcast"),
+    ("reduce", "reduce"),
+    ("allgather", "all_gather"),
+    ("send", "send"),
+    ("recv", "recv"),
 ];
 
 /// The logs of a job, by rank.

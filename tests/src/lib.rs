@@ -9,6 +9,7 @@ pub mod process;
 pub mod random;
 pub mod recorder;
 mod shared_memory;
+pub mod torch;
 
 use std::env;
 use std::io::Write as _;

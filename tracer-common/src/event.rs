@@ -25,6 +25,10 @@ pub mod kind {
     pub const SIGNAL: u8 = 9;
     /// [`Exit`](super::Exit) whose `out` was read at the end of a batch, for the creation with that `thread_seq`.
     pub const OUT: u8 = 10;
+    /// [`Stack`](crate::python::Stack): comes before the first call that has its key.
+    pub const STACK: u8 = 11;
+    /// [`Code`](crate::python::Code): comes before the first call whose stack has it.
+    pub const CODE: u8 = 12;
 }
 
 /// Flags of entry and return records.
@@ -85,6 +89,8 @@ pub struct Enter {
     pub group: u32,
     /// Return address: the call site; 0: not known.
     pub return_address: u64,
+    /// Key of the thread's Python stack; 0: the process has no interpreter that is known.
+    pub stack: u64,
     /// Values, in the order of the description.
     pub args: [u64; MAX_ARGS],
 }
@@ -174,9 +180,9 @@ pub struct Signal {
 
 const _: () = {
     assert!(size_of::<Header>() == 32);
-    assert!(size_of::<Enter>() == 128);
-    assert!(size_of::<EnterShort>() == 256);
-    assert!(size_of::<EnterLong>() == 128 + 8 + 1024);
+    assert!(size_of::<Enter>() == 136);
+    assert!(size_of::<EnterShort>() == 264);
+    assert!(size_of::<EnterLong>() == 136 + 8 + 1024);
     assert!(size_of::<Exit>() == 56);
     assert!(size_of::<Fork>() == 40);
     assert!(size_of::<TaskEnd>() == 48);

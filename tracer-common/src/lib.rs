@@ -9,9 +9,10 @@ pub mod event;
 pub mod map;
 pub mod probe;
 pub mod program;
+pub mod python;
 
 /// Version of everything in this crate; the object carries it and the loader refuses another.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Section of the object that holds [`ABI_VERSION`] as four little-endian bytes.
 pub const ABI_SECTION: &str = ".rankdiff.abi";

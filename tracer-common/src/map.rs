@@ -1,5 +1,7 @@
 //! Keys and values of the eBPF maps.
 
+use crate::python::SCRATCH;
+
 /// Names of the maps, as both sides know them.
 pub mod name {
     /// Ring buffer of the calls' records.
@@ -8,6 +10,8 @@ pub mod name {
     pub const PROCESSES: &str = "PROCESSES";
     /// Array of [`ProbeDesc`](crate::probe::ProbeDesc) by attach cookie.
     pub const PROBES: &str = "PROBES";
+    /// Array of [`Chains`](crate::probe::Chains) by attach cookie, for the probes that gather.
+    pub const CHAINS: &str = "CHAINS";
     /// Hash: tgid -> [`watch`](super::watch) flags. Children get an entry with [`FOLLOW`](super::watch::FOLLOW), the end
     /// of a process removes its entry. To stop watching a process that lives, remove its threads from `THREADS` as well:
     /// a thread that has a state there is recorded without another look.
@@ -62,8 +66,10 @@ pub mod lost {
     pub const THREAD: u32 = 3;
     /// Calls whose communicator or peer found no room in its map (they have no sequence number).
     pub const COUNTER: u32 = 4;
+    /// Python stacks and code objects; each is sent again with the next call that has it.
+    pub const STACK: u32 = 5;
     /// Number of indices.
-    pub const COUNT: u32 = 5;
+    pub const COUNT: u32 = 6;
 }
 
 /// Key of a communicator: a process-local handle.
@@ -169,6 +175,20 @@ pub struct ThreadState {
     pub pending_count: u32,
     /// Out handles that wait for the end of the batch.
     pub pending: [PendingOut; MAX_PENDING],
+    /// Address of the thread's Python state, as it was found last; 0: not found yet.
+    pub python: u64,
+    /// Its innermost Python frame at this call, 0 if it has none.
+    pub python_top: u64,
+    /// Whose frames these are: [`status`](crate::python::status).
+    pub python_status: u64,
+    /// Its innermost frame whose code is no function's, 0 if it has none.
+    pub python_passing: u64,
+    /// Hash of what is in the code object of that frame.
+    pub python_content: u64,
+    /// Code objects of the stack that is being sent for which there was no room.
+    pub python_unsent: u64,
+    /// What is being read of an interpreter.
+    pub scratch: [u64; SCRATCH],
 }
 
 /// Settings that the loader fills in before any program is attached.
@@ -199,8 +219,9 @@ pub struct Config {
     pub return_stack: u32,
     /// Offset of `next` in `return_instance`.
     pub return_next: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// Offset of `thread.fsbase` in `task_struct`: what names the thread to its C library; 0: not known (then no Python
+    /// stacks are recorded).
+    pub task_fsbase: u32,
 }
 
 const _: () = {
@@ -209,7 +230,7 @@ const _: () = {
     assert!(size_of::<PeerKey>() == 32);
     assert!(size_of::<OpenCall>() == 32);
     assert!(size_of::<PendingOut>() == 24);
-    assert!(size_of::<ThreadState>() == 16 + 4 * 32 + 8 + 8 * 24);
+    assert!(size_of::<ThreadState>() == 16 + 4 * 32 + 8 + 8 * 24 + 6 * 8 + 8 * SCRATCH);
     assert!(size_of::<Config>() == 48);
 };
 

@@ -14,6 +14,13 @@ pub const SHORT_REGION: usize = 128;
 /// Bytes of one long region (a count vector).
 pub const LONG_REGION: usize = 512;
 
+/// Values behind pointers that one probe gathers.
+pub const MAX_CHAINS: usize = 16;
+/// Pointers that are followed to one of them, the argument itself not counted.
+pub const MAX_STEPS: usize = 3;
+/// Bytes at the start of gathered memory that say what could be read: bit k stands for chain k.
+pub const GATHERED_MASK: usize = 8;
+
 /// Where a value is at function entry.
 ///
 /// 0 to 5: integer argument registers in the calling convention's order (x86-64 System V: rdi rsi rdx rcx r8 r9).
@@ -39,7 +46,8 @@ pub mod counter {
     pub const SEND: u8 = 3;
     /// Receives per (communicator, peer, tag).
     pub const RECV: u8 = 4;
-    /// The communicator is released: its counters are dropped and its handle's generation grows.
+    /// The communicator is released, or another one is made in its place: its counters are dropped and its handle's
+    /// generation grows.
     pub const FREE: u8 = 5;
 }
 
@@ -67,6 +75,9 @@ pub mod region {
     pub const SHORT_BY_VALUE: u8 = 2;
     /// Up to [`LONG_REGION`](super::LONG_REGION) bytes at the address that the value is, as far as they can be read.
     pub const LONG: u8 = 3;
+    /// What the probe's [`Chains`](super::Chains) lead to, behind the mask of [`GATHERED_MASK`](super::GATHERED_MASK)
+    /// bytes. Only as the first region, and the only one.
+    pub const GATHERED: u8 = 4;
 }
 
 /// Flags of a [`ProbeDesc`].
@@ -98,6 +109,36 @@ pub struct Region {
     pub mode: u8,
 }
 
+/// The way to one value behind pointers: `steps` times the address at (address + offset), then `bytes` at the last offset.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chain {
+    /// Where the first address is.
+    pub source: Source,
+    /// Pointers to follow, [`MAX_STEPS`] at most.
+    pub steps: u8,
+    /// Bytes to keep; 0: there is no such chain.
+    pub bytes: u16,
+    /// Where they go in the region; with `bytes` inside it.
+    pub into: u16,
+    /// Offset at each address on the way, and at the last.
+    pub offsets: [u16; MAX_STEPS + 1],
+}
+
+/// What a probe with a region of mode [`region::GATHERED`] reads (array map `CHAINS`, by attach cookie).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Chains {
+    /// The chains; those that are not used come last.
+    pub chains: [Chain; MAX_CHAINS],
+}
+
+const _: () = assert!(size_of::<Chain>() == 14 && size_of::<Chains>() == 14 * MAX_CHAINS);
+
+// SAFETY: repr(C), integers only, no padding (size asserted above).
+#[cfg(feature = "user")]
+unsafe impl aya::Pod for Chains {}
+
 /// What to do at one probe point.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +169,11 @@ pub struct ProbeDesc {
     pub regions: [Region; MAX_REGIONS],
     /// Zero.
     pub reserved: [u8; 2],
+    /// A call whose return address lies so far from the entry probe's address comes from the library itself and is a part
+    /// of another call: for functions whose return may not be probed. Equal to `own_to`: not known.
+    pub own_from: i32,
+    /// The first distance behind that.
+    pub own_to: i32,
 }
 
 impl ProbeDesc {
@@ -146,10 +192,12 @@ impl ProbeDesc {
         tag: SOURCE_NONE,
         regions: [Region { source: SOURCE_NONE, mode: region::NONE }; MAX_REGIONS],
         reserved: [0; 2],
+        own_from: 0,
+        own_to: 0,
     };
 }
 
-const _: () = assert!(size_of::<ProbeDesc>() == 28 && align_of::<ProbeDesc>() == 4);
+const _: () = assert!(size_of::<ProbeDesc>() == 36 && align_of::<ProbeDesc>() == 4);
 
 // SAFETY: repr(C), integers only, no padding (size asserted above).
 #[cfg(feature = "user")]

@@ -12,8 +12,10 @@ use rankdiff_common::probe::{MAX_ARGS, MAX_REGIONS, ProbeDesc, SHORT_REGION, han
 
 use crate::call_site::call_site;
 use crate::counters::{self, Position};
+use crate::gather::gather;
 use crate::maps::{PROBES, WATCHED};
 use crate::output::{count_lost, header, reserve, submit};
+use crate::python;
 use crate::regions::{Shape, read_long, read_short, shape};
 use crate::registers;
 use crate::thread;
@@ -40,18 +42,27 @@ struct Call {
     flags: u8,
     group: u32,
     return_address: u64,
+    stack: u64,
     position: Position,
 }
 
 #[inline(always)]
 fn enter(context: &ProbeContext) -> Option<()> {
     let pid_tgid = bpf_get_current_pid_tgid();
-    let tgid = (pid_tgid >> 32) as u32;
     let thread = match thread::existing(pid_tgid) {
         // Only threads of watched processes have a state, so the usual call needs one look-up.
         Some(thread) => thread,
         None => first_call(pid_tgid)?,
     };
+    let stack = python::stack_key(thread, pid_tgid);
+    record(context, thread, pid_tgid, stack)
+}
+
+/// Records the call. Not inlined: what it keeps on the stack and what the Python stack takes there are never needed at
+/// one time.
+#[inline(never)]
+fn record(context: &ProbeContext, thread: &mut ThreadState, pid_tgid: u64, python: u64) -> Option<()> {
+    let tgid = (pid_tgid >> 32) as u32;
     // SAFETY: the context of this program.
     let probe = unsafe { bpf_get_attach_cookie(context.as_ptr()) } as u32;
     let desc = PROBES.get(probe)?;
@@ -64,7 +75,11 @@ fn enter(context: &ProbeContext) -> Option<()> {
     let mut values = Values::new(desc, registers::arguments(regs), stack);
     let site = call_site(values.return_word(), stack);
     let own = u32::from(desc.flags & probe_flag::ENTRY_AFTER_EXIT != 0);
-    let around = thread::around(thread, stack, site.return_probes > own);
+    let mut around = thread::around(thread, stack, site.return_probes > own);
+    if desc.own_from != desc.own_to {
+        let distance = site.address.wrapping_sub(registers::instruction(regs)) as i64;
+        around.nested |= distance >= i64::from(desc.own_from) && distance < i64::from(desc.own_to);
+    }
     let group = thread::batch(thread, desc.flags);
     let position = counters::position(desc, &mut values, tgid, around.nested);
 
@@ -81,7 +96,16 @@ fn enter(context: &ProbeContext) -> Option<()> {
     if group != 0 {
         flags |= flag::GROUPED;
     }
-    let call = Call { pid_tgid, probe: probe as u16, seq, flags, group, return_address: site.address, position };
+    let call = Call {
+        pid_tgid,
+        probe: probe as u16,
+        seq,
+        flags,
+        group,
+        return_address: site.address,
+        stack: python,
+        position,
+    };
     match shape(desc) {
         Shape::None => {
             let mut entry = reserve::<Enter>(lost::ENTER)?;
@@ -105,6 +129,13 @@ fn enter(context: &ProbeContext) -> Option<()> {
             let mut cut = 0;
             for index in 0..MAX_REGIONS {
                 let which = desc.regions[index];
+                if which.mode == region::GATHERED && index == 0 {
+                    // SAFETY: the record is writable.
+                    let bytes = gather(unsafe { &raw mut (*record).regions }, probe, &mut values);
+                    // SAFETY: as above.
+                    unsafe { (*record).region_bytes[0] = bytes };
+                    continue;
+                }
                 // SAFETY: the record is writable.
                 let bytes = read_long(unsafe { &raw mut (*record).regions[index] }, which, &mut values);
                 // SAFETY: as above.
@@ -156,5 +187,6 @@ fn fill(record: *mut Enter, kind: u8, call: &Call, desc: &ProbeDesc, values: &mu
         (*record).generation = call.position.generation;
         (*record).group = call.group;
         (*record).return_address = call.return_address;
+        (*record).stack = call.stack;
     }
 }

@@ -22,6 +22,8 @@ mod enter;
 #[cfg(target_arch = "bpf")]
 mod exit;
 #[cfg(target_arch = "bpf")]
+mod gather;
+#[cfg(target_arch = "bpf")]
 mod maps;
 #[cfg(target_arch = "bpf")]
 mod memory;
@@ -29,6 +31,8 @@ mod memory;
 mod output;
 #[cfg(target_arch = "bpf")]
 mod process;
+#[cfg(target_arch = "bpf")]
+mod python;
 #[cfg(target_arch = "bpf")]
 mod regions;
 #[cfg(target_arch = "bpf")]

@@ -13,6 +13,15 @@ pub(crate) fn read_user_into<T>(into: *mut T, address: u64) -> bool {
     unsafe { bpf_probe_read_user(into.cast(), size_of::<T>() as u32, address as *const _) == 0 }
 }
 
+/// A word of the process's memory; 0 if it cannot be read. For the verifier this is one state where the other form is
+/// two, which counts where it is done many times.
+#[inline(always)]
+pub(crate) fn read_user_or_zero(address: u64) -> u64 {
+    let mut value = 0;
+    read_user_into(&raw mut value, address);
+    value
+}
+
 /// A value of the process's memory.
 #[inline(always)]
 pub(crate) fn read_user<T: Copy + Default>(address: u64) -> Option<T> {

@@ -1,13 +1,14 @@
 //! Life of watched processes: libraries loaded, forks, other programs run, ends of threads.
 
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
-use aya_ebpf::helpers::generated::bpf_get_current_task;
+use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_ktime_get_ns};
 use aya_ebpf::macros::{raw_tracepoint, uprobe};
 use aya_ebpf::programs::{ProbeContext, RawTracePointContext};
 use rankdiff_common::event::{Fork, TaskEnd, kind};
 use rankdiff_common::map::{lost, watch};
+use rankdiff_common::python::PythonConfig;
 
-use crate::maps::{THREADS, WATCHED, config};
+use crate::maps::{PYTHON, THREADS, WATCHED, config};
 use crate::memory::read_kernel;
 use crate::output::{NOT_COUNTED, count_lost, emit_process, header};
 use crate::thread;
@@ -49,6 +50,13 @@ fn fork(child: u64) -> Option<()> {
     if WATCHED.insert(&child, &watch, 0).is_err() {
         count_lost(lost::PROCESS);
     }
+    let parent = (pid_tgid >> 32) as u32;
+    if let Some(python) = PYTHON.get_ptr(&parent) {
+        // SAFETY: a map value. The child's memory is a copy, so its interpreter lies in the same place; what is known of
+        // an earlier process of that number is not this one's. Without room the child's calls have no Python lines.
+        let copy = unsafe { PythonConfig { generation: bpf_ktime_get_ns() as u32, ..*python } };
+        let _ = PYTHON.insert(&child, &copy, 0);
+    }
     emit_process(Fork { header: header(kind::FORK, 0, 0, pid_tgid, NOT_COUNTED), child, reserved: 0 });
     Some(())
 }
@@ -68,6 +76,7 @@ fn exec(tid_before: u32) -> Option<()> {
     let before = pid_tgid & !0xffff_ffff | u64::from(tid_before);
     let calls = thread::existing(before).map_or(0, |thread| thread.calls);
     let _ = THREADS.remove(&before);
+    let _ = PYTHON.remove(&((pid_tgid >> 32) as u32));
     emit_process(header(kind::EXEC, 0, 0, pid_tgid, calls));
     Some(())
 }
@@ -102,6 +111,7 @@ fn task_end(last: Option<u32>) -> Option<()> {
         // Before the record: once it is out, the number may belong to another process that is to be watched.
         let tgid = (pid_tgid >> 32) as u32;
         let _ = WATCHED.remove(&tgid);
+        let _ = PYTHON.remove(&tgid);
     }
     emit_process(TaskEnd {
         header: header(kind::TASK_END, 0, 0, pid_tgid, NOT_COUNTED),

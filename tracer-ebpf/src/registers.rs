@@ -29,6 +29,13 @@ pub(crate) fn entry_stack_pointer_at_return(regs: &pt_regs) -> u64 {
     regs.rsp.wrapping_sub(8)
 }
 
+/// The instruction that the probe is on.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn instruction(regs: &pt_regs) -> u64 {
+    regs.rip
+}
+
 /// The result register.
 #[cfg(bpf_target_arch = "x86_64")]
 #[inline(always)]

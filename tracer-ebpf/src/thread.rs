@@ -7,6 +7,7 @@
 
 use rankdiff_common::map::{MAX_OPEN, MAX_PENDING, OpenCall, PendingOut, ThreadState, open};
 use rankdiff_common::probe::{ProbeDesc, flag};
+use rankdiff_common::python::SCRATCH;
 
 use crate::maps::{NO_EXIST, THREADS};
 use crate::memory::masked;
@@ -23,6 +24,13 @@ static NEW: ThreadState = ThreadState {
     open_count: 0,
     pending_count: 0,
     pending: [PendingOut { seq: 0, out: 0, probe: 0, reserved: 0 }; MAX_PENDING],
+    python: 0,
+    python_top: 0,
+    python_status: 0,
+    python_passing: 0,
+    python_content: 0,
+    python_unsent: 0,
+    scratch: [0; SCRATCH],
 };
 
 /// A new state for a thread that has none.

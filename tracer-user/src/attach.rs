@@ -18,7 +18,8 @@ use rankdiff_common::map::{
     CommCounters, CommKey, Config, DEFAULT_RING_BYTES, MAX_COMMS, MAX_PEERS, MAX_THREADS, PeerKey, ThreadState, lost,
     name, watch,
 };
-use rankdiff_common::probe::{MAX_PROBES, ProbeDesc};
+use rankdiff_common::probe::{Chains, MAX_PROBES, ProbeDesc};
+use rankdiff_common::python::{self, PythonConfig};
 use rankdiff_libs::spec::{Abi, Function, Library};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -167,11 +168,13 @@ pub struct Attacher {
     ebpf: Ebpf,
     rings: Option<Rings>,
     descriptions: Array<MapData, ProbeDesc>,
+    chains: Array<MapData, Chains>,
     watched: HashMap<MapData, u32, u32>,
     threads: HashMap<MapData, u64, ThreadState>,
     comms: HashMap<MapData, CommKey, CommCounters>,
     peers: HashMap<MapData, PeerKey, u64>,
     losses: PerCpuArray<MapData, u64>,
+    python: HashMap<MapData, u32, PythonConfig>,
     /// Attaches all probes of a file at once, where the kernel can.
     multi: Option<Multi>,
     /// By cookie, from 1; `None`: refused by the kernel.
@@ -237,11 +240,13 @@ impl Attacher {
                 processes: take_map(&mut ebpf, name::PROCESSES)?,
             }),
             descriptions: take_map(&mut ebpf, name::PROBES)?,
+            chains: take_map(&mut ebpf, name::CHAINS)?,
             watched: take_map(&mut ebpf, name::WATCHED)?,
             threads: take_map(&mut ebpf, name::THREADS)?,
             comms: take_map(&mut ebpf, name::COMMS)?,
             peers: take_map(&mut ebpf, name::PEERS)?,
             losses: take_map(&mut ebpf, name::LOST)?,
+            python: take_map(&mut ebpf, python::name::PYTHON)?,
             ebpf,
             probes: Vec::new(),
             by_place: FxHashMap::default(),
@@ -326,6 +331,19 @@ impl Attacher {
         Ok(())
     }
 
+    /// Tells the programs where a process's Python interpreter has its parts.
+    pub fn set_python(&mut self, tgid: u32, config: PythonConfig) -> Result<(), AttachError> {
+        // What was recorded of an earlier program of that number is not this one's.
+        let generation = crate::clock::monotonic() as u32;
+        let what = format!("the settings for the Python interpreter of process {tgid}");
+        self.python.insert(tgid, PythonConfig { generation, ..config }, 0).map_err(|error| refused(&what, &error))
+    }
+
+    /// Whether the programs know a process's interpreter.
+    pub fn has_python(&self, tgid: u32) -> bool {
+        self.python.get(&tgid, 0).is_ok()
+    }
+
     /// Whether a process is recorded.
     pub fn is_watched(&self, tgid: u32) -> bool {
         self.watched.get(&tgid, 0).is_ok()
@@ -373,6 +391,7 @@ impl Attacher {
         // Collected first: a walk that meets a key just deleted begins anew.
         for tgid in gone {
             let _ = self.watched.remove(tgid);
+            let _ = self.python.remove(tgid);
         }
         for key in keys(self.threads.keys(), MAX_THREADS, |key| gone.contains(&((key >> 32) as u32))) {
             let _ = self.threads.remove(&key);
@@ -459,6 +478,9 @@ impl Attacher {
                 detail: format!("there are {} already, the most that are kept", self.probes.len()),
             });
         };
+        if let Some(chains) = planned.chains {
+            self.chains.set(u32::from(index), chains, 0).map_err(|error| refused(&what(), &error))?;
+        }
         self.descriptions.set(u32::from(index), planned.desc, 0).map_err(|error| refused(&what(), &error))?;
         self.probes.push(None);
         Ok(index)

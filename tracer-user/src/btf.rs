@@ -183,8 +183,13 @@ pub fn config(types: &Types) -> Config {
         return_address: offset("return_instance", "orig_ret_vaddr"),
         return_stack: offset("return_instance", "stack"),
         return_next: offset("return_instance", "next"),
-        reserved: 0,
+        task_fsbase: 0,
     };
+    if let (Some(thread), Some(fsbase)) =
+        (types.offset("task_struct", "thread"), types.offset("thread_struct", "fsbase"))
+    {
+        config.task_fsbase = thread.saturating_add(fsbase);
+    }
     // Offset 0 may be right within these, so it is the way to them that says whether they are known.
     let known =
         ["orig_ret_vaddr", "stack", "next"].iter().all(|member| types.offset("return_instance", member).is_some());
@@ -276,7 +281,7 @@ mod tests {
         }
         let config = config(&Types::of_kernel().expect("readable"));
         assert!(config.task_tgid > 0 && config.task_exit_code > 0 && config.task_signal > 0, "{config:?}");
-        assert!(config.task_pid > 0 && config.task_utask > 0, "{config:?}");
+        assert!(config.task_pid > 0 && config.task_utask > 0 && config.task_fsbase > 0, "{config:?}");
         assert_eq!(config.task_tgid, config.task_pid + 4, "pid and tgid are neighbours: {config:?}");
     }
 

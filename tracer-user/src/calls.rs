@@ -1,11 +1,11 @@
-//! From a recorded entry or return to records: decoding, communicators, positions, call sites.
+//! From a recorded entry or return to records: decoding, communicators, positions.
 
 use std::sync::Arc;
 
 use rankdiff_common::event::{Exit, flag};
-use rankdiff_libs::decode::{Context, Decoded, Decoder, RawCall, Started};
+use rankdiff_libs::decode::{CommFacts, Context, Decoded, Decoder, RawCall, Started};
 use rankdiff_libs::spec::{Abi, Library, Role};
-use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteDef, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommRef, Op, OpKind, Record, Semantics, SiteRef};
 use rustc_hash::FxHashMap;
 
 use crate::attach::AttachedProbe;
@@ -14,7 +14,7 @@ use crate::elf::ElfInfo;
 use crate::events::Entry;
 use crate::maps::FileKey;
 use crate::process::{Process, StreamOptions};
-use crate::sites::{Question, Resolver};
+use crate::sites::Resolver;
 use crate::symbols::Symbols;
 use crate::thread::{Open, Thread};
 
@@ -22,23 +22,20 @@ use crate::thread::{Open, Thread};
 #[derive(Default)]
 pub struct Calls {
     decoders: Vec<(&'static str, Box<dyn Decoder>)>,
-    sites: FxHashMap<u64, SiteRef>,
-    site_count: u32,
     /// Creations inside a batch whose handle is known only at its end, by thread and ordinal.
     grouped: FxHashMap<(u32, u64), Creation>,
 }
 
 impl std::fmt::Debug for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Calls").field("sites", &self.sites.len()).finish_non_exhaustive()
+        f.debug_struct("Calls").field("decoders", &self.decoders.len()).finish_non_exhaustive()
     }
 }
 
 impl Calls {
-    /// Forgets everything that belongs to a program's memory image; site ids go on.
+    /// Forgets everything that belongs to a program's memory image.
     pub fn clear(&mut self) {
         self.decoders.clear();
-        self.sites.clear();
         self.grouped.clear();
     }
 
@@ -116,12 +113,19 @@ impl Process {
         let args = entry.enter.args[..probe.function.args.len().min(entry.enter.args.len())].to_vec();
         let comm = self.comm_of(&entry, probe);
         let decoded = self.decode(&entry, &args, probe, comm);
+        if let Some(facts) = &decoded.comm {
+            self.learn_facts(comm, facts);
+        }
+        if probe.function.made_in_place().is_some() {
+            self.made_in_place(&entry, probe, decoded, shared);
+            return;
+        }
         if probe.function.traits.auxiliary || probe.function.traits.persistent_init {
             let open = self.open(&entry, probe, comm, None, args, None);
             self.push(header.tid, open);
             return;
         }
-        let site = self.site(entry.enter.return_address, shared);
+        let site = self.site(entry.enter.return_address, entry.enter.stack, shared);
         if probe.function.traits.starts {
             self.started(&entry, &args, probe, site);
             return;
@@ -348,6 +352,31 @@ impl Process {
         }
     }
 
+    /// The call's communicator says what it is: a definition that says more replaces the one before.
+    fn learn_facts(&mut self, comm: CommRef, facts: &CommFacts) {
+        if let Some(def) = self.communicators.learn_facts(comm, facts) {
+            if facts.is_world {
+                self.learn_rank(&def);
+            }
+            self.write(Record::Comm(def));
+        }
+    }
+
+    /// A communicator is made in memory that the caller gave, so its handle is known before it exists. The kernel began
+    /// the handle's next generation with this entry.
+    fn made_in_place(&mut self, entry: &Entry, probe: &AttachedProbe, decoded: Decoded, shared: &Shared<'_>) {
+        let is_part = decoded.new_is_part;
+        let creation =
+            Creation { op: Op::CommInit, parent: CommRef::NONE, ordinal: None, decoded, made: CommRef::NONE };
+        let def = self.communicators.add_created(probe.library, &creation, &shared.options.host);
+        let generation = entry.enter.generation.wrapping_add(1);
+        self.communicators.bind(probe.library, entry.enter.comm, generation, def.id);
+        if !is_part {
+            self.learn_rank(&def);
+        }
+        self.write(Record::Comm(def));
+    }
+
     /// A creation was entered: the communicator is defined now if it is certain to come.
     fn creation_entered(&mut self, mut creation: Creation, probe: &AttachedProbe, shared: &Shared<'_>) -> Creation {
         if creation.is_certain() {
@@ -423,26 +452,5 @@ impl Process {
             let creation = self.calls.grouped.remove(&(out.header.tid, out.header.thread_seq));
             self.created(out, probe, out.out, creation, shared);
         }
-    }
-
-    /// The call site of a return address, defined in the stream before it is used.
-    fn site(&mut self, address: u64, shared: &mut Shared<'_>) -> SiteRef {
-        if let Some(&site) = self.calls.sites.get(&address) {
-            return site;
-        }
-        let mut place = self.image.place(self.pid, address, shared.objects);
-        if place.is_none() {
-            self.refresh_image(shared.objects);
-            place = self.image.place(self.pid, address, shared.objects);
-        }
-        let Some(place) = place else { return SiteRef::default() };
-        self.calls.site_count += 1;
-        let site = SiteRef(self.calls.site_count);
-        self.calls.sites.insert(address, site);
-        self.write(Record::Site(SiteDef { id: site, frames: vec![place.frame.clone()] }));
-        if let Some(resolver) = shared.resolver.as_deref_mut() {
-            resolver.ask(Question { process: self.pid, site, open: place.open, frame: place.frame });
-        }
-        site
     }
 }

@@ -1,6 +1,6 @@
 //! Communicators of one process: from a library's handle and its generation to a definition in the stream.
 
-use rankdiff_libs::decode::{Decoded, Decoder, Lineage, Predefined};
+use rankdiff_libs::decode::{CommFacts, Decoded, Decoder, Lineage, Predefined};
 use rankdiff_libs::spec::Library;
 use rankdiff_trace::{CommDef, CommIdentity, CommRef, Op, Provenance, RankDef};
 use rustc_hash::FxHashMap;
@@ -126,6 +126,7 @@ impl Communicators {
         let def = CommDef {
             identity,
             provenance: Provenance::Created,
+            name: decoded.new_name.clone(),
             size: decoded.new_size.or_else(|| from.filter(|_| copy)?.size),
             my_rank: decoded.new_rank.or_else(|| from.filter(|_| copy)?.my_rank),
             parent: *parent,
@@ -150,6 +151,27 @@ impl Communicators {
         def.size = size.or(def.size);
         def.my_rank = rank.or(def.my_rank);
         news.then(|| def.clone())
+    }
+
+    /// A communicator's own object says what it is; returns the definition if that is news.
+    pub fn learn_facts(&mut self, comm: CommRef, facts: &CommFacts) -> Option<CommDef> {
+        let def = self.defs.get_mut((comm.0 as usize).checked_sub(1)?)?;
+        let before = (def.identity, def.size, def.my_rank, def.name.len(), def.desc.len());
+        if !def.identity.is_known() && facts.identity.is_known() {
+            def.identity = facts.identity;
+            if def.provenance == Provenance::Unknown {
+                def.provenance = Provenance::Inferred;
+            }
+        }
+        def.size = def.size.or(facts.size);
+        def.my_rank = def.my_rank.or(facts.rank);
+        for (text, fact) in [(&mut def.name, &facts.name), (&mut def.desc, &facts.desc)] {
+            if text.is_empty() {
+                text.clone_from(fact);
+            }
+        }
+        let after = (def.identity, def.size, def.my_rank, def.name.len(), def.desc.len());
+        (before != after).then(|| def.clone())
     }
 
     /// The communicator that this handle meant last.

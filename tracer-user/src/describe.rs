@@ -5,9 +5,10 @@
 //! area and takes no register. Not here: where the probes sit (`prologue`), which functions there are (`points`).
 
 use rankdiff_common::probe::{
-    MAX_ARGS, MAX_REGIONS, MAX_STACK_SLOT, ProbeDesc, Region, SHORT_REGION, SOURCE_NONE, SOURCE_STACK, Source, counter,
-    flag, handle, region,
+    Chain, Chains, GATHERED_MASK, LONG_REGION, MAX_ARGS, MAX_CHAINS, MAX_REGIONS, MAX_STACK_SLOT, MAX_STEPS, ProbeDesc,
+    Region, SHORT_REGION, SOURCE_NONE, SOURCE_STACK, Source, counter, flag, handle, region,
 };
+use rankdiff_libs::gathered::{MASK_BYTES, MOST_BYTES, MOST_FIELDS, place as place_fields};
 use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role};
 use rankdiff_trace::{Level, Op, OpKind};
 
@@ -18,6 +19,9 @@ const REGISTERS: u8 = 6;
 /// Stack slots that a structure by value takes.
 const STRUCTURE_SLOTS: usize = SHORT_REGION / 8;
 
+// The kernel's side and the libraries' agree on gathered memory.
+const _: () = assert!(MASK_BYTES == GATHERED_MASK && MOST_BYTES == LONG_REGION && MOST_FIELDS == MAX_CHAINS);
+
 /// What the kernel reads at a function, its probes on its first instruction.
 pub fn probe_desc(library: &Library, abi: Abi, function: &Function) -> ProbeDesc {
     let args = function.args.get(..MAX_ARGS).unwrap_or(function.args);
@@ -27,7 +31,9 @@ pub fn probe_desc(library: &Library, abi: Abi, function: &Function) -> ProbeDesc
     for (slot, arg) in desc.args.iter_mut().zip(args) {
         *slot = place(arg);
     }
-    if let Some(comm) = function.arg(Role::Comm) {
+    // What a communicator is made in held another one before, if it held one at all.
+    let made = function.made_in_place();
+    if let Some(comm) = function.arg(Role::Comm).or(made) {
         desc.comm = place(comm);
         desc.comm_handle = if desc.comm == SOURCE_NONE { handle::NONE } else { comm_handle(abi, comm.pass) };
     }
@@ -37,12 +43,28 @@ pub fn probe_desc(library: &Library, abi: Abi, function: &Function) -> ProbeDesc
         desc.out = place(out);
         desc.out_handle = if out.pass == Pass::I32At { handle::AT32 } else { at_handle(abi) };
     }
-    desc.counter = counter_of(function);
+    desc.counter = if made.is_some() { counter::FREE } else { counter_of(function) };
     desc.peer = place_of(Role::Peer);
     desc.tag = place_of(Role::Tag);
     desc.regions = regions(args);
+    if chains(library, abi, function).is_some() {
+        desc.regions[0] = Region { source: SOURCE_NONE, mode: region::GATHERED };
+    }
     desc.flags = flags(library, function, desc.out_handle != handle::NONE);
     desc
+}
+
+/// What the kernel reads behind the pointers that a function is given; `None`: nothing.
+pub fn chains(library: &Library, abi: Abi, function: &Function) -> Option<Chains> {
+    let fields = (library.fields)(&abi, function);
+    let mut chains = Chains::default();
+    for ((chain, field), into) in chains.chains.iter_mut().zip(&fields).zip(place_fields(&fields)) {
+        // Registers only: a pointer on the stack would need its own reading.
+        let source = if field.index < REGISTERS { field.index } else { SOURCE_NONE };
+        let steps = field.steps.min(MAX_STEPS as u8);
+        *chain = Chain { source, steps, bytes: field.bytes, into, offsets: field.offsets };
+    }
+    (!fields.is_empty()).then_some(chains)
 }
 
 /// Whether a return probe is needed.

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use rankdiff_common::event::{Enter, EnterLong, EnterShort, Exit, Fork, Header, Signal, TaskEnd, kind};
+use rankdiff_common::python::{Code, Stack};
 
 /// One record.
 #[derive(Debug, Clone)]
@@ -23,6 +24,10 @@ pub enum Event {
     LinkMap(Header),
     /// A signal.
     Signal(Signal),
+    /// The Python stack of a key.
+    Stack(Box<Stack>),
+    /// A Python code object.
+    Code(Box<Code>),
 }
 
 impl Event {
@@ -35,6 +40,8 @@ impl Event {
             Event::Exec(header) | Event::LinkMap(header) => header.time,
             Event::TaskEnd(end) => end.header.time,
             Event::Signal(signal) => signal.header.time,
+            Event::Stack(stack) => stack.header.time,
+            Event::Code(code) => code.header.time,
         }
     }
 }
@@ -87,6 +94,10 @@ unsafe impl Plain for Header {}
 unsafe impl Plain for Signal {}
 // SAFETY: as above.
 unsafe impl Plain for TaskEnd {}
+// SAFETY: as above.
+unsafe impl Plain for Stack {}
+// SAFETY: as above.
+unsafe impl Plain for Code {}
 
 fn read<T: Plain>(kind: u8, bytes: &[u8]) -> Result<T, EventError> {
     let expected = size_of::<T>();
@@ -130,6 +141,8 @@ pub fn parse(bytes: &[u8]) -> Result<Event, EventError> {
         kind::TASK_END => Event::TaskEnd(read(kind, bytes)?),
         kind::LINK_MAP => Event::LinkMap(read(kind, bytes)?),
         kind::SIGNAL => Event::Signal(read(kind, bytes)?),
+        kind::STACK => Event::Stack(Box::new(read(kind, bytes)?)),
+        kind::CODE => Event::Code(Box::new(read(kind, bytes)?)),
         other => return Err(EventError::Kind(other)),
     })
 }
@@ -151,7 +164,7 @@ mod tests {
         let mut bytes = [0_u8; size_of::<Enter>()];
         bytes[0] = kind::ENTER;
         bytes[8..12].copy_from_slice(&77_u32.to_le_bytes());
-        bytes[120..].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+        bytes[128..].copy_from_slice(&(1_u64 << 40).to_le_bytes());
         let Event::Enter(entry) = parse(&bytes).expect("an entry") else { panic!("not an entry") };
         assert_eq!(entry.enter.header.tgid, 77);
         assert_eq!(entry.enter.args[7], 1 << 40);

@@ -15,14 +15,19 @@ pub mod privilege;
 pub mod prologue;
 mod python;
 
+pub use rankdiff_libs::frameworks;
+
+pub mod call_sites;
 pub mod caller;
 pub mod calls;
 pub mod clock;
+mod code;
 pub mod communicators;
 pub mod events;
 pub mod identify;
 pub mod image;
 pub mod installed;
+pub mod interpreter;
 pub mod place;
 pub mod planner;
 pub mod process;

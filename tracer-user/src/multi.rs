@@ -200,7 +200,9 @@ unsafe fn bpf<A>(command: libc::c_int, attribute: &A) -> io::Result<OwnedFd> {
 /// The map behind aya's type, for the types that the object has.
 fn data_of(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => Some(data),
+        Map::Array(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data) => {
+            Some(data)
+        }
         _ => None,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::elf::ElfInfo;
+use crate::interpreter::{Interpreter, Unsupported};
 use crate::maps::FileKey;
 use crate::points::{FilePlan, PlanOptions, plan};
 
@@ -17,7 +18,7 @@ pub struct Request {
     pub open: PathBuf,
     /// Its path for messages.
     pub shown: PathBuf,
-    /// Whether its symbols are wanted although it is no collective library (an executable's).
+    /// Whether its symbols are wanted although it is no collective library (an executable's, an interpreter's).
     pub symbols: bool,
 }
 
@@ -30,29 +31,33 @@ pub struct Found {
     pub plan: Option<FilePlan>,
     /// Its symbols, where wanted or where it is a library.
     pub elf: Option<Arc<ElfInfo>>,
+    /// The Python interpreter in it, if it holds one.
+    pub interpreter: Option<Result<Interpreter, Unsupported>>,
     /// Why it could not be read.
     pub error: Option<String>,
 }
 
 /// Looks into a file.
 pub fn inspect(request: Request, options: &PlanOptions) -> Found {
-    match plan(&request.open, options) {
+    let (plan, elf) = match plan(&request.open, options) {
         Ok(Some(plan)) => {
-            let elf = Some(Arc::clone(&plan.elf));
-            Found { request, plan: Some(plan), elf, error: None }
+            let elf = Arc::clone(&plan.elf);
+            (Some(plan), elf)
         }
         Ok(None) if request.symbols => match ElfInfo::read(&request.open) {
-            Ok(elf) => Found { request, plan: None, elf: Some(Arc::new(elf)), error: None },
-            Err(error) => failed(request, &error),
+            Ok(elf) => (None, Arc::new(elf)),
+            Err(error) => return failed(request, &error),
         },
-        Ok(None) => Found { request, plan: None, elf: None, error: None },
-        Err(error) => failed(request, &error),
-    }
+        Ok(None) => return Found { request, plan: None, elf: None, interpreter: None, error: None },
+        Err(error) => return failed(request, &error),
+    };
+    let interpreter = Interpreter::find(&elf, &request.open);
+    Found { request, plan, elf: Some(elf), interpreter, error: None }
 }
 
 fn failed(request: Request, error: &dyn std::fmt::Display) -> Found {
     let error = format!("{}: {error}", request.shown.display());
-    Found { request, plan: None, elf: None, error: Some(error) }
+    Found { request, plan: None, elf: None, interpreter: None, error: Some(error) }
 }
 
 /// The worker.

@@ -9,11 +9,13 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rankdiff_common::probe::ProbeDesc;
+use rankdiff_common::probe::{Chains, ProbeDesc};
 use rankdiff_libs::registry::LIBRARIES;
 use rankdiff_libs::spec::{Abi, Function, Library};
+use rankdiff_trace::Level;
 use rustc_hash::FxHashSet;
 
+use crate::code::Code;
 use crate::describe;
 use crate::elf::{ElfError, ElfInfo, FunctionSymbol, open_regular};
 use crate::maps::FileKey;
@@ -28,6 +30,9 @@ const LINK_MAP_HOOK: &str = "_dl_debug_state";
 const MAX_CODE: u64 = 1 << 16;
 /// Code that is read of a function whose symbol tells no size and that no other follows.
 const UNSIZED_CODE: u64 = 1 << 10;
+
+/// Most bytes from the first to the last of a framework's methods.
+const MOST_OWN_CODE: u64 = 1 << 20;
 
 /// One function to probe.
 #[derive(Debug, Clone)]
@@ -48,6 +53,8 @@ pub struct PlannedProbe {
     pub exit: Option<ExitPoint>,
     /// What the kernel reads.
     pub desc: ProbeDesc,
+    /// What it reads behind pointers.
+    pub chains: Option<Chains>,
     /// Size of the function; 0 if not known.
     pub size: u64,
 }
@@ -127,14 +134,42 @@ pub fn plan(path: &Path, options: &PlanOptions) -> Result<Option<FilePlan>, Plan
         }
         plan.libraries.push(library);
         let abi = (library.abi)(&|name| elf.defines(name) || elf.data_address(name).is_some());
-        plan.add_library(library, abi, &file, options);
+        let inspected = (library.inspect)(abi, &Code { file: &file, elf: &elf });
+        plan.notes.extend(inspected.notes);
+        plan.add_library(library, inspected.abi, &file, options);
     }
+    plan.mark_own_code();
     plan.probes.sort_by_key(|probe| probe.offset);
     let silent = plan.libraries.is_empty() && plan.link_map.is_none() && plan.notes.is_empty();
     Ok((!silent).then_some(plan))
 }
 
 impl FilePlan {
+    /// A framework's methods are built from one another, and none of their returns can be probed: a call that comes from
+    /// between them is a part of another one. They are one source file's, so they lie together.
+    fn mark_own_code(&mut self) {
+        let of_frameworks = |probe: &&PlannedProbe| probe.library.level == Level::Framework;
+        let starts = self.probes.iter().filter(of_frameworks).map(|probe| probe.offset);
+        let ends = self.probes.iter().filter(of_frameworks).map(|probe| probe.offset.saturating_add(probe.size));
+        let (Some(from), Some(to)) = (starts.min(), ends.max()) else { return };
+        if to.saturating_sub(from) > MOST_OWN_CODE {
+            self.notes.push(
+                "the methods of its process groups do not lie together; one that is built from others is recorded with them"
+                    .to_owned(),
+            );
+            return;
+        }
+        for probe in self.probes.iter_mut().filter(|probe| probe.library.level == Level::Framework) {
+            // A group that another one makes is a group all the same.
+            if probe.function.made_in_place().is_some() {
+                continue;
+            }
+            let entry = probe.offset.saturating_add(probe.entry.delta);
+            let distance = |offset: u64| i32::try_from(offset as i64 - entry as i64).unwrap_or(0);
+            (probe.desc.own_from, probe.desc.own_to) = (distance(from), distance(to));
+        }
+    }
+
     /// Adds the probes of one library: one for each place at which one of its functions lies.
     fn add_library(&mut self, library: &'static Library, abi: Abi, file: &File, options: &PlanOptions) {
         let elf = Arc::clone(&self.elf);
@@ -208,6 +243,7 @@ impl FilePlan {
             entry,
             exit,
             desc,
+            chains: describe::chains(library, abi, function),
             size: found.size,
         });
     }
@@ -319,7 +355,7 @@ pub(crate) fn matches_pattern(pattern: &str, name: &str) -> bool {
 }
 
 /// The code of a function, as far as it is looked at.
-fn read_code(file: &File, elf: &ElfInfo, function: &FunctionSymbol) -> io::Result<Vec<u8>> {
+pub(crate) fn read_code(file: &File, elf: &ElfInfo, function: &FunctionSymbol) -> io::Result<Vec<u8>> {
     let next = elf.functions().partition_point(|other| other.offset <= function.offset);
     let gap = elf.functions().get(next).map_or(UNSIZED_CODE, |next| next.offset - function.offset);
     let size = if function.size == 0 { gap.min(UNSIZED_CODE) } else { function.size }.min(MAX_CODE);

@@ -13,10 +13,12 @@ use rankdiff_trace::{
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::call_sites::CallSites;
 use crate::clock;
 use crate::elf::ElfInfo;
 use crate::identify::{self, Environment};
 use crate::image::Image;
+use crate::interpreter::Stacks;
 use crate::maps::FileKey;
 use crate::procfs;
 use crate::thread::Thread;
@@ -72,6 +74,10 @@ pub struct Process {
     pub communicators: Communicators,
     /// What its calls are made of.
     pub calls: Calls,
+    /// Where its calls were made.
+    pub sites: CallSites,
+    /// Its Python stacks.
+    pub stacks: Stacks,
     /// Whether a collective library is mapped: it is a candidate for a rank even without a call.
     pub has_library: bool,
     /// Last fatal signal sent to it.
@@ -103,6 +109,8 @@ impl Process {
             image: Image::default(),
             communicators: Communicators::default(),
             calls: Calls::default(),
+            sites: CallSites::default(),
+            stacks: Stacks::default(),
             has_library: false,
             signal: None,
             ended: false,
@@ -134,12 +142,14 @@ impl Process {
         self.has_library = parent.has_library;
     }
 
-    /// The process runs another program from now on.
-    pub fn exec(&mut self) {
+    /// The process has run another program since this time.
+    pub fn exec(&mut self, time: u64) {
         self.read_environment();
         self.image = Image::default();
         self.communicators.clear();
         self.calls.clear();
+        self.sites.clear();
+        self.stacks.exec(time);
         self.threads.clear();
         self.has_library = false;
     }

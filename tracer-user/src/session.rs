@@ -1,14 +1,17 @@
 //! A recording: events from the ring to the streams of the processes they belong to.
 
+mod ends;
+mod python;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
-use rankdiff_common::event::{Header, Signal, TaskEnd};
+use rankdiff_common::event::Header;
 use rankdiff_common::map::lost;
-use rankdiff_trace::{EndedBy, Gap, GapCause, Life, Record};
+use rankdiff_trace::{Gap, GapCause, Life, Record};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::attach::{AttachError, Attacher, LoadOptions, Rings};
@@ -16,6 +19,7 @@ use crate::calls::Shared;
 use crate::clock;
 use crate::elf::ElfInfo;
 use crate::events::{Event, EventError, parse};
+use crate::interpreter::{self, Interpreter};
 use crate::maps::{self, FileKey};
 use crate::planner::{Found, Planner, Request, inspect};
 use crate::points::PlanOptions;
@@ -98,6 +102,7 @@ pub struct Session {
     resolver: Option<Resolver>,
     objects: FxHashMap<FileKey, Arc<ElfInfo>>,
     libraries: FxHashSet<FileKey>,
+    interpreters: FxHashMap<FileKey, Arc<Interpreter>>,
     asked: FxHashSet<FileKey>,
     processes: FxHashMap<u32, Process>,
     finished: Totals,
@@ -142,6 +147,7 @@ impl Session {
             resolver: Some(resolver),
             objects: FxHashMap::default(),
             libraries: FxHashSet::default(),
+            interpreters: FxHashMap::default(),
             asked: FxHashSet::default(),
             processes: FxHashMap::default(),
             finished: Totals::default(),
@@ -315,13 +321,15 @@ impl Session {
                     // Handles of the old program mean nothing in the new one; the kernel has dropped the threads itself.
                     self.attacher.forget_process(header.tgid);
                 }
-                self.process(header.tgid).exec();
+                self.process(header.tgid).exec(header.time);
                 self.to_scan.insert(header.tgid);
             }
             Event::LinkMap(header) => {
                 self.to_scan.insert(header.tgid);
             }
             Event::Signal(signal) => self.signalled(&signal),
+            Event::Stack(stack) => self.stack(&stack),
+            Event::Code(code) => self.code(&code),
             Event::TaskEnd(end) => self.task_ended(&end),
         }
     }
@@ -365,116 +373,12 @@ impl Session {
             process.inherit(parent);
         }
         self.processes.insert(child, process);
-    }
-
-    fn signalled(&mut self, signal: &Signal) {
-        const SI_KERNEL: i32 = 0x80;
-        let receiver = signal.header.tgid;
-        let Some(process) = self.processes.get(&receiver) else { return };
-        let command = signal.command.split(|&byte| byte == 0).next().unwrap_or_default();
-        let command = String::from_utf8_lossy(command).into_owned();
-        let by = if signal.sender == receiver {
-            EndedBy::Itself
-        } else if signal.code > 0 {
-            // The kernel's own: a fault is the process's doing, a SIGKILL may have several reasons.
-            if signal.code == SI_KERNEL && signal.signal == libc::SIGKILL as u32 {
-                EndedBy::Unknown
-            } else {
-                EndedBy::Itself
-            }
-        } else if signal.sender == std::process::id() {
-            EndedBy::User
-        } else if self.is_ancestor(signal.sender, process) {
-            EndedBy::Launcher
-        } else {
-            EndedBy::Process(signal.sender, command)
-        };
-        if let Some(process) = self.processes.get_mut(&receiver) {
-            process.signal = Some((signal.signal as i32, by));
-        }
-    }
-
-    fn is_ancestor(&self, pid: u32, process: &Process) -> bool {
-        let mut at = process.parent;
-        // Bounded: a chain of parents cannot be longer than the number of processes.
-        for _ in 0..=self.processes.len() {
-            if at == pid {
-                return at != 0;
-            }
-            match self.processes.get(&at) {
-                Some(next) => at = next.parent,
-                None => return false,
-            }
-        }
-        false
-    }
-
-    fn task_ended(&mut self, end: &TaskEnd) {
-        let pid = end.header.tgid;
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        if process.has_stream() {
-            process.end_thread(end.header.tid, end.calls, end.header.time);
-        }
-        let last = match end.last {
-            0 => false,
-            1 => true,
-            _ => procfs::threads(pid).is_empty(),
-        };
-        if !last {
-            return;
-        }
-        process.ended = true;
-        let life = match end.status {
-            u32::MAX => None,
-            status if status & 0x7f == 0 => Some(Life::Exited((status >> 8 & 0xff) as i32)),
-            status => {
-                let signal = (status & 0x7f) as i32;
-                let by =
-                    process.signal.take().filter(|(sent, _)| *sent == signal).map_or(EndedBy::Unknown, |(_, by)| by);
-                Some(Life::Signaled { signal, by })
-            }
-        };
-        self.begin_silent(pid);
-        let missing = self.attacher.thread_calls(pid);
-        if let Some(process) = self.processes.get_mut(&pid)
-            && process.has_stream()
-        {
-            for (tid, calls) in missing {
-                process.end_thread(tid, calls, end.header.time);
-            }
-            process.move_calls(true);
-            if let Some(life) = life {
-                process.state(end.header.time, life, Vec::new());
-            }
-            process.flush();
-        } else {
-            self.processes.remove(&pid);
-        }
-        self.attacher.forget_process(pid);
-    }
-
-    /// Gives a process that made no call a stream of its own if it is the one that plays its rank: a rank that never came
-    /// is part of the answer.
-    fn begin_silent(&mut self, pid: u32) {
-        let Some(process) = self.processes.get(&pid).filter(|process| process.is_candidate()) else { return };
-        let same = |other: &Process| match (other.rank(), process.rank()) {
-            (Some(one), Some(two)) => (one.rank, one.attempt) == (two.rank, two.attempt),
-            _ => false,
-        };
-        // Helpers that a rank starts (data loaders, compilers) inherit its environment and its libraries.
-        let parent = self.processes.get(&process.parent);
-        let is_helper = parent.is_some_and(|parent| !parent.ended && parent.has_library && same(parent));
-        let taken = self.processes.values().any(|other| other.pid != pid && other.has_stream() && same(other));
-        if !is_helper
-            && !taken
-            && let Some(process) = self.processes.get_mut(&pid)
-        {
-            process.begin(&self.options.streams);
-        }
+        self.inherit_interpreter(parent, child);
     }
 
     /// Looks at what is mapped in a process; files that were not seen before are probed.
     fn scan(&mut self, pid: u32, at_once: bool) {
+        let since = clock::monotonic();
         let Ok(mappings) = maps::read_maps(pid) else { return };
         let executable = mappings.iter().find_map(|mapping| mapping.key);
         let mut has_library = false;
@@ -487,7 +391,7 @@ impl Session {
                     key,
                     open: maps::openable_path(pid, mapping),
                     shown: mapping.path.clone(),
-                    symbols: Some(key) == executable,
+                    symbols: Some(key) == executable || interpreter::is_shared_interpreter(&mapping.path),
                 });
             }
         }
@@ -505,15 +409,19 @@ impl Session {
             process.has_library |= has_library;
             process.refresh_image(objects);
         }
+        self.find_interpreter(pid, &mappings, since);
     }
 
     fn take_found(&mut self, found: Found) {
-        let Found { request, plan, elf, error } = found;
+        let Found { request, plan, elf, interpreter, error } = found;
         if let Some(error) = error {
             tracing::debug!("{error}");
         }
         if let Some(elf) = elf {
             self.objects.insert(request.key, elf);
+        }
+        if let Some(interpreter) = interpreter {
+            self.take_interpreter(&request, interpreter);
         }
         let Some(plan) = plan else { return };
         self.news.problems.extend(plan.notes.iter().map(|note| format!("{}: {note}", request.shown.display())));
@@ -560,7 +468,7 @@ impl Session {
         }
         for answer in self.resolver.as_mut().map(Resolver::answers).unwrap_or_default() {
             if let Some(process) = self.processes.get_mut(&answer.process) {
-                process.write(Record::Site(answer.site));
+                process.named(answer);
             }
         }
     }
@@ -647,7 +555,7 @@ impl Session {
         if let Some(resolver) = self.resolver.take() {
             for answer in resolver.finish(Instant::now() + NAMES_WAIT) {
                 if let Some(process) = self.processes.get_mut(&answer.process) {
-                    process.write(Record::Site(answer.site));
+                    process.named(answer);
                 }
             }
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rankdiff_common::event::{flag, kind};
 use rankdiff_libs::registry::LIBRARIES;
-use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
+use rankdiff_libs::spec::{Abi, Arg, Function, Library, Offsets, Pass, Role, Traits, no_fields, nothing_to_inspect};
 use rankdiff_trace::{Level, Op, Semantics};
 use rankdiff_tracer::attach::{AttachError, Attacher, LoadOptions, Rings};
 use rankdiff_tracer::maps::read_maps;
@@ -51,7 +51,9 @@ static TOY: Library = Library {
         function("toy_jump", RETURNS),
         function("toy_leaf", RETURNS),
     ],
-    abi: |_| Abi { name: "toy", handle_bytes: 4 },
+    abi: |_| Abi { name: "toy", handle_bytes: 4, offsets: Offsets::NONE },
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |abi| (LIBRARIES[0].decoder)(abi),
 };
 static TOYS: &[&Library] = &[&TOY];
@@ -236,7 +238,7 @@ fn check_calls(records: &[Record], tgid: u32, rounds: usize, attacher: &Attacher
         let probe = attacher.probe(entry.probe()).expect("an attached probe");
         let name = probe.function.symbol;
         assert_eq!(name, PLACES[i].0);
-        let arg = |index: usize| entry.u64(64 + 8 * index);
+        let arg = |index: usize| entry.u64(72 + 8 * index);
         assert_eq!(entry.u64(24), ordinal as u64, "{name}: ordinal on the thread");
         assert_eq!(arg(0), 0x1000 + i as u64, "{name}: rdi");
         assert_eq!(arg(1), 100 * round + i as u64, "{name}: rdx");
@@ -421,7 +423,7 @@ fn check_mpi(compiler: &str, launcher: &[&str]) {
                 assert_ne!(record.u64(56), 0, "{name}: its call site is known");
                 if let Some(slot) = probe.function.slot(Role::Count) {
                     let expected = if name == "MPI_Bcast" { 5 } else { 7 };
-                    assert_eq!(record.u64(64 + 8 * slot) as u32, expected, "{name}: count");
+                    assert_eq!(record.u64(72 + 8 * slot) as u32, expected, "{name}: count");
                 }
                 let seq = (record.0[1] & flag::NO_SEQ == 0).then(|| record.u64(40));
                 ranks.entry(record.tgid()).or_default().push((name, seq));

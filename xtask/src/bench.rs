@@ -26,7 +26,7 @@ struct Target {
 const FLIGHT_RECORDER: &str = "flight-recorder";
 
 const TARGETS: &[Target] = &[
-    Target { name: "recorder", parts: &["probes", "loss"], root: true, program: false },
+    Target { name: "recorder", parts: &["probes", "python", "loss"], root: true, program: false },
     Target { name: "store", parts: &["store", "follow", "growth"], root: false, program: true },
     Target { name: "diagnosis", parts: &["diagnosis", "hangs", FLIGHT_RECORDER], root: false, program: true },
 ];

@@ -21,6 +21,7 @@ mod process;
 mod results;
 mod sample;
 mod setup;
+mod torch;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", about = "Everything CI runs")]

@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::process;
+use crate::{process, torch};
 
 /// Debian packages, and what each is for.
 const PACKAGES: &[(&str, &str)] = &[
@@ -24,6 +24,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("python3-zstandard", "unpacks blocks for the second reader of traces"),
     ("python3-xxhash", "computes digests for the second reader of traces"),
     ("python3-mpi4py", "Python jobs over MPI"),
+    ("python3-torch", "jobs over torch.distributed"),
+    ("python3-venv", "a newer torch beside it"),
     ("mpich", "runs jobs of one MPI"),
     ("libmpich-dev", "compiles jobs of one MPI"),
     ("openmpi-bin", "runs jobs of the other MPI"),
@@ -59,6 +61,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     install_linker(root)?;
     unpack_nccl(root)?;
     install_python_packages(root)?;
+    torch::install(root)?;
     process::say("setup: everything is there");
     Ok(())
 }

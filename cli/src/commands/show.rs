@@ -3,7 +3,8 @@
 use std::io::{BufWriter, Write};
 
 use rankdiff_analyzer::render::escape;
-use rankdiff_trace::{Call, CallFlags, CommIdentity, CommRef, DType, Frame, ProcessTrace, SiteRef};
+use rankdiff_trace::{Call, CallFlags, CommIdentity, CommRef, DType, Frame, FrameKind, ProcessTrace, SiteRef};
+use rankdiff_tracer::frameworks::is_framework;
 use serde_json::{Value, json};
 
 use crate::args::{Show, ShowFormat};
@@ -93,7 +94,8 @@ fn op_name(call: &Call) -> String {
     format!("{form}{}", call.op.name())
 }
 
-/// The call site, outermost first: functions joined by `>`, and the innermost known line.
+/// The call site, outermost first: functions joined by `>`, and the line that says most: in Python the innermost of the
+/// user's own code, else the innermost that is known.
 fn site_text(trace: &ProcessTrace, site: SiteRef) -> String {
     let Some(def) = trace.site(site) else { return String::new() };
     let name = |frame: &Frame| {
@@ -103,10 +105,20 @@ fn site_text(trace: &ProcessTrace, site: SiteRef) -> String {
         }
         frame.function.clone()
     };
-    let functions: Vec<String> = def.frames.iter().map(name).filter(|name| !name.is_empty()).collect();
-    let line = def.frames.iter().rev().find(|frame| frame.line > 0);
+    let has_python = def.frames.iter().any(|frame| frame.kind == FrameKind::Python);
+    // Nameless code below Python is how the interpreter calls; it says nothing beside the functions.
+    let shown = |frame: &&Frame| !has_python || frame.kind != FrameKind::Native || !frame.function.is_empty();
+    let functions: Vec<String> = def.frames.iter().filter(shown).map(name).filter(|name| !name.is_empty()).collect();
+    let line = line_of(&def.frames);
     let place = line.map_or_else(String::new, |frame| format!(" {}:{}", frame.file, frame.line));
     format!("{}{place}", functions.join(">"))
+}
+
+/// The frame whose line stands for the whole stack.
+fn line_of(frames: &[Frame]) -> Option<&Frame> {
+    let known = || frames.iter().rev().filter(|frame| frame.line > 0);
+    let python = || known().filter(|frame| frame.kind == FrameKind::Python);
+    python().find(|frame| !is_framework(&frame.file)).or_else(|| python().next()).or_else(|| known().next())
 }
 
 /// One call as strace would print it.
@@ -181,4 +193,27 @@ fn object(trace: &ProcessTrace, call: &Call) -> Value {
         fields.retain(|_, value| !value.is_null());
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use rankdiff_trace::{Frame, FrameKind};
+
+    use super::line_of;
+
+    fn frame(kind: FrameKind, file: &str, line: u32) -> Frame {
+        Frame { kind, file: file.to_owned(), line, ..Frame::default() }
+    }
+
+    #[test]
+    fn the_line_shown_is_the_users() {
+        let wrapper = frame(FrameKind::Python, "/x/lib/python3.11/site-packages/torch/distributed/c10d_logger.py", 83);
+        let own = frame(FrameKind::Python, "/job/train.py", 12);
+        let native = frame(FrameKind::Native, "allreduce.cpp", 7);
+        let line = |frames: &[Frame]| line_of(frames).map(|frame| frame.line);
+        assert_eq!(line(&[own.clone(), wrapper.clone(), native.clone()]), Some(12));
+        assert_eq!(line(&[wrapper, native.clone()]), Some(83), "the innermost of Python where none is the user's");
+        assert_eq!(line(&[frame(FrameKind::Python, "/job/train.py", 0), native]), Some(7));
+        assert_eq!(line(&[]), None);
+    }
 }

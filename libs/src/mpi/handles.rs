@@ -8,14 +8,14 @@ use rankdiff_trace::{Basic, RedOp, Reduction};
 use rustc_hash::FxHashMap;
 
 use crate::decode::Context;
-use crate::spec::Abi;
+use crate::spec::{Abi, Offsets};
 
 /// MPICH, Intel MPI, MVAPICH and others of the family.
-pub(super) const MPICH: Abi = Abi { name: "mpich", handle_bytes: 4 };
+pub(super) const MPICH: Abi = Abi { name: "mpich", handle_bytes: 4, offsets: Offsets::NONE };
 /// Open MPI.
-pub(super) const OPEN_MPI: Abi = Abi { name: "openmpi", handle_bytes: 8 };
+pub(super) const OPEN_MPI: Abi = Abi { name: "openmpi", handle_bytes: 8, offsets: Offsets::NONE };
 /// The standard ABI of MPI 5.
-pub(super) const STANDARD: Abi = Abi { name: "mpi-abi", handle_bytes: 8 };
+pub(super) const STANDARD: Abi = Abi { name: "mpi-abi", handle_bytes: 8, offsets: Offsets::NONE };
 
 /// Kind bits of MPICH's handles: 0 invalid, 1 predefined, 2 and 3 made at run time.
 const MPICH_KIND_SHIFT: u32 = 30;

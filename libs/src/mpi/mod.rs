@@ -24,7 +24,7 @@ mod types;
 
 use rankdiff_trace::{Level, Semantics};
 
-use crate::spec::{Abi, Defines, Library};
+use crate::spec::{Abi, Defines, Library, no_fields, nothing_to_inspect};
 
 /// MPI, whichever implementation: the markers are what only the library itself defines (a profiling tool defines `MPI_X`
 /// too, never `PMPI_X`).
@@ -37,6 +37,8 @@ pub(crate) static MPI: Library = Library {
     semantics: Semantics(Semantics::BLOCKING.0 | Semantics::NONBLOCKING_DISTINCT.0 | Semantics::SENDS_MAY_BUFFER.0),
     functions: &functions::FUNCTIONS,
     abi,
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |abi| Box::new(decoder::MpiDecoder::new(abi)),
 };
 

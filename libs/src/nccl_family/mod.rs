@@ -17,7 +17,7 @@ pub(crate) use table::{
     collective_configs, core_functions, family, later_collectives, later_communicators, since_2_14,
 };
 
-use crate::spec::{Abi, Defines};
+use crate::spec::{Abi, Defines, Offsets};
 
 /// What the family's calls mean.
 ///
@@ -34,5 +34,5 @@ pub(crate) const SEMANTICS: Semantics = Semantics(
 
 /// The family has one ABI: handles are addresses.
 pub(crate) fn abi(_defines: Defines<'_>) -> Abi {
-    Abi { name: "nccl", handle_bytes: 8 }
+    Abi { name: "nccl", handle_bytes: 8, offsets: Offsets::NONE }
 }

@@ -1,15 +1,15 @@
 //! Descriptions of single functions, and rules that hold for every function of every library.
 
-use rankdiff_common::probe::{MAX_ARGS, Region, SOURCE_NONE, counter, flag, handle, region};
+use rankdiff_common::probe::{Chain, MAX_ARGS, Region, SOURCE_NONE, counter, flag, handle, region};
 use rankdiff_libs::registry::LIBRARIES;
-use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
+use rankdiff_libs::spec::{Abi, Arg, Field, Function, Library, Offsets, Pass, Role, Traits};
 use rankdiff_trace::{Level, Op};
 
-use super::{place, probe_desc};
+use super::{chains, place, probe_desc};
 use crate::prologue::{EntryPoint, ExitPoint, PointCost};
 
-const NARROW: Abi = Abi { name: "narrow", handle_bytes: 4 };
-const WIDE: Abi = Abi { name: "wide", handle_bytes: 8 };
+const NARROW: Abi = Abi { name: "narrow", handle_bytes: 4, offsets: Offsets::NONE };
+const WIDE: Abi = Abi { name: "wide", handle_bytes: 8, offsets: Offsets::NONE };
 
 fn any_library() -> &'static Library {
     LIBRARIES.iter().find(|library| library.level == Level::Library).expect("there is one")
@@ -138,12 +138,13 @@ fn every_function_of_every_library_can_be_read() {
                 }
                 let short = |region: &&Region| matches!(region.mode, region::SHORT | region::SHORT_BY_VALUE);
                 assert!(desc.regions.iter().filter(short).count() <= 1, "{name}: a record holds one short region");
-                let wanted = function.arg(Role::Comm).is_some();
+                let in_place = function.made_in_place().is_some();
+                let wanted = in_place || function.arg(Role::Comm).is_some();
                 assert_eq!(desc.comm_handle != handle::NONE, wanted, "{name}");
                 if desc.out_handle != handle::NONE {
                     assert_ne!(desc.flags & flag::RETURNS, 0, "{name}: the handle is read at the return");
                 }
-                if function.arg(Role::NewComm).is_some() {
+                if function.arg(Role::NewComm).is_some() && !in_place {
                     assert_ne!(desc.out_handle, handle::NONE, "{name}: the new communicator is not read");
                 }
                 if matches!(desc.counter, counter::SEND | counter::RECV) {
@@ -152,4 +153,31 @@ fn every_function_of_every_library_can_be_read() {
             }
         }
     }
+}
+
+fn two_fields(_: &Abi, _: &Function) -> Vec<Field> {
+    let field = |index, steps, bytes| Field { name: "", index, steps, offsets: [8, 16, 0, 0], bytes };
+    vec![field(2, 1, 2), field(9, 0, 8)]
+}
+
+#[test]
+fn fields_behind_pointers_become_chains() {
+    let library = Library { fields: two_fields, ..*any_library() };
+    let barrier = function(Op::Barrier, Traits::default(), &[]);
+    let desc = probe_desc(&library, WIDE, &barrier);
+    assert_eq!(desc.regions[0].mode, region::GATHERED);
+    let found = chains(&library, WIDE, &barrier).expect("chains").chains;
+    assert_eq!(found[0], Chain { source: 2, steps: 1, bytes: 2, into: 8, offsets: [8, 16, 0, 0] });
+    assert_eq!((found[1].source, found[1].into), (SOURCE_NONE, 16), "no register holds it");
+    assert_eq!(found[2].bytes, 0);
+    assert!(chains(any_library(), WIDE, &barrier).is_none());
+}
+
+#[test]
+fn what_is_made_in_place_begins_a_new_generation_of_its_handle() {
+    const MADE: &[Arg] = &[Arg { role: Role::NewComm, index: 0, pass: Pass::Handle }];
+    let traits = Traits { auxiliary: true, ..Traits::default() };
+    let desc = probe_desc(any_library(), WIDE, &function(Op::Wait, traits, MADE));
+    assert_eq!((desc.comm, desc.comm_handle, desc.counter), (0, handle::VALUE64, counter::FREE));
+    assert_eq!((desc.out_handle, desc.flags & flag::RETURNS), (handle::NONE, 0));
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rankdiff_libs::registry::LIBRARIES;
-use rankdiff_libs::spec::{Abi, Arg, Function, Library, Pass, Role, Traits};
+use rankdiff_libs::spec::{Abi, Arg, Function, Library, Offsets, Pass, Role, Traits, no_fields, nothing_to_inspect};
 use rankdiff_trace::{Level, Op, Semantics};
 
 use super::{FilePlan, PlanOptions, list_probes, matches_pattern, place_text, plan};
@@ -28,7 +28,13 @@ static TOY: Library = Library {
         Function { symbol: "toy_poll", op: Op::Wait, args: &[], traits: Traits { high_rate: true, ..Traits::NONE } },
         Function { symbol: "toy_absent", op: Op::Wait, args: &[], traits: Traits::NONE },
     ],
-    abi: |defines| Abi { name: if defines("toy_wide") { "wide" } else { "narrow" }, handle_bytes: 4 },
+    abi: |defines| Abi {
+        name: if defines("toy_wide") { "wide" } else { "narrow" },
+        handle_bytes: 4,
+        offsets: Offsets::NONE,
+    },
+    inspect: nothing_to_inspect,
+    fields: no_fields,
     decoder: |abi| (LIBRARIES[0].decoder)(abi),
 };
 static TOYS: &[&Library] = &[&TOY];

@@ -1,10 +1,11 @@
-//! What recording costs: `cargo xtask bench [probes] [loss]`.
+//! What recording costs: `cargo xtask bench [probes] [python] [loss]`.
 //!
 //! Ratios are what to look at: everything that is compared is measured side by side in one run.
 
 mod loss;
 mod probes;
 mod programs;
+mod python;
 #[path = "../shared/table.rs"]
 mod table;
 
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 
 /// What can be measured.
-const PARTS: &[&str] = &["probes", "loss"];
+const PARTS: &[&str] = &["probes", "python", "loss"];
 
 fn main() -> Result<()> {
     // Cargo adds `--bench`.
@@ -31,6 +32,10 @@ fn main() -> Result<()> {
     if wants("probes") {
         let size = probes::Size { rounds: if quick { 3 } else { 15 }, calls: 20_000 / scale };
         show("cost of a call", &probes::run(&programs, size)?);
+    }
+    if wants("python") {
+        let size = probes::Size { rounds: if quick { 3 } else { 15 }, calls: 20_000 / scale };
+        show("cost of a Python stack", &python::run(&programs, size)?);
     }
     if wants("loss") {
         show("eight callers at full speed", &loss::run(&programs, &folder, 100_000 / scale)?);

@@ -102,7 +102,7 @@ pub(crate) fn run(programs: &Programs, size: Size) -> Result<Table> {
     Ok(table)
 }
 
-fn median(times: &[f64]) -> f64 {
+pub(crate) fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
@@ -121,7 +121,7 @@ fn attach_empty(library: &Path, pid: u32) -> Result<Ebpf> {
 }
 
 /// The recorder's own probes, with a return probe or without.
-fn attach_recorder(attacher: &mut Attacher, library: &Path, with_return: bool) -> Result<()> {
+pub(crate) fn attach_recorder(attacher: &mut Attacher, library: &Path, with_return: bool) -> Result<()> {
     let mut plan = plan(library, &PlanOptions::default())?.context("the library has nothing to probe")?;
     for probe in &mut plan.probes {
         ensure!(probe.entry.delta == 0, "{FUNCTION} begins with an instruction that is not emulated");
@@ -136,14 +136,14 @@ fn attach_recorder(attacher: &mut Attacher, library: &Path, with_return: bool) -
 }
 
 /// Empties the ring, as a recorder would.
-struct Drain {
+pub(crate) struct Drain {
     stop: Arc<AtomicBool>,
     events: Arc<AtomicU64>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Drain {
-    fn start(attacher: &mut Attacher) -> Result<Drain> {
+    pub(crate) fn start(attacher: &mut Attacher) -> Result<Drain> {
         let mut ring = attacher.take_rings()?.calls;
         let stop = Arc::new(AtomicBool::new(false));
         let events = Arc::new(AtomicU64::new(0));
@@ -165,7 +165,7 @@ impl Drain {
     }
 
     /// Takes what is left; the number of records.
-    fn finish(mut self) -> u64 {
+    pub(crate) fn finish(mut self) -> u64 {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             // It has no way to fail but a panic, which it prints itself.

@@ -12,7 +12,18 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/recorder/c")
 /// The library's file name, in a folder per variant.
 const LIBRARY: &str = "libtarget.so";
 /// The variants; each has a copy of the library, since a probe belongs to a file.
-const VARIANTS: &[&str] = &["none", "empty", "entry", "both", "bpftrace", "interposed", "loss"];
+const VARIANTS: &[&str] = &["none", "empty", "entry", "both", "bpftrace", "interposed", "loss", "python"];
+
+/// Goes down to the wanted number of frames, its own module among them, and stays there.
+const PYTHON: &str = "\
+import ctypes, sys
+measure = ctypes.CDLL(sys.argv[1]).measure
+def below(frames):
+    if frames == 1:
+        return measure(int(sys.argv[2]))
+    return below(frames - 1)
+sys.exit(below(int(sys.argv[3]) - 1))
+";
 
 /// Compiled programs.
 #[derive(Debug)]
@@ -35,7 +46,13 @@ impl Programs {
         }
         compile(&["-shared", "-fPIC"], "interpose.c", &programs.interposer(), &["-ldl".as_ref()])?;
         compile(&[], "caller.c", &programs.caller(), &[original.as_ref()])?;
+        compile(&["-shared", "-fPIC"], "caller.c", &programs.shared_caller(), &[original.as_ref()])?;
         Ok(programs)
+    }
+
+    /// The caller, as a library for Python.
+    fn shared_caller(&self) -> PathBuf {
+        self.folder.join("libcaller.so")
     }
 
     /// The caller.
@@ -61,16 +78,14 @@ impl Programs {
             preload.push(":");
             preload.push(inner);
         }
-        let mut child = Command::new(self.caller())
-            .arg(processor.to_string())
-            .env("LD_PRELOAD", preload)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the caller")?;
-        let input = child.stdin.take().context("the caller has no input")?;
-        let output = BufReader::new(child.stdout.take().context("the caller has no output")?);
-        Ok(Caller { child, input: Some(input), output })
+        Caller::start(Command::new(self.caller()).arg(processor.to_string()).env("LD_PRELOAD", preload))
+    }
+
+    /// Starts a caller below so many Python frames.
+    pub(crate) fn start_python(&self, python: &Path, frames: u32, processor: usize) -> Result<Caller> {
+        let mut command = Command::new(python);
+        command.args(["-c", PYTHON]).arg(self.shared_caller()).args([processor.to_string(), frames.to_string()]);
+        Caller::start(command.env("LD_PRELOAD", self.library("python")))
     }
 }
 
@@ -97,6 +112,14 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    fn start(command: &mut Command) -> Result<Caller> {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("cannot start the caller")?;
+        let input = child.stdin.take().context("the caller has no input")?;
+        let output = BufReader::new(child.stdout.take().context("the caller has no output")?);
+        Ok(Caller { child, input: Some(input), output })
+    }
+
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
