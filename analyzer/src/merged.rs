@@ -202,7 +202,8 @@ fn left(
     let certain = same(&held.entry, &expected.entry) || earlier.iter().any(|call| call.key == next);
     let knows =
         |program: &Program<'_>| mine.begins.iter().all(|begin| program.begins.iter().any(|other| other.2 == begin.2));
-    if unknown == Some(held.key) && certain && made_before == 0 && parted.iter().filter(|one| knows(&one.1)).count() > 1 {
+    if unknown == Some(held.key) && certain && made_before == 0 && parted.iter().filter(|one| knows(&one.1)).count() > 1
+    {
         let comm = roles.comm_of(alignment, rank, expected.role)?;
         return Some(placed(mine, longest, comm, expected.message, Departure::Instead));
     }
