@@ -139,6 +139,10 @@ impl<'a> Alignment<'a> {
         alignment.divergences = diverge::find(&alignment);
         alignment.waits = waits::build(&alignment, creations);
         alignment.deaths = deaths::find(&alignment);
+        // Those that waited for each other began at different times, and it is the first that gave up.
+        if let Some(patience) = alignment.deaths.patience {
+            alignment.limit = alignment.limit.min((patience / 2).max(deaths::MOMENT));
+        }
         alignment.late = lateness::find(&alignment, &alignment.waits);
         alignment
     }

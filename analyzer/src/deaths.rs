@@ -9,7 +9,7 @@ use crate::align::Alignment;
 use crate::state::{How, RankState};
 
 /// Time-outs are longer than this, ns.
-const MOMENT: i64 = 1_000_000_000;
+pub(crate) const MOMENT: i64 = 1_000_000_000;
 
 /// How ranks ended.
 #[derive(Debug, Default)]
@@ -22,6 +22,9 @@ pub(crate) struct Deaths {
     pub(crate) by_launcher: RankSet,
     /// The job's own time-out has passed.
     pub(crate) watchdog: bool,
+    /// How long the first rank waited that gave up by itself where nobody had failed before, ns: too long, by the job's own
+    /// measure.
+    pub(crate) patience: Option<i64>,
     /// Who ended first decided whose fault it is, and the clocks may be so far apart (ns) that another order is possible.
     pub(crate) order_in_doubt: Option<i64>,
 }
@@ -86,6 +89,9 @@ pub(crate) fn find(alignment: &Alignment<'_>) -> Deaths {
             deaths.collateral.insert(state.rank);
             if by_watchdog && waiting {
                 given_up = given_up.or(Some(at));
+            }
+            if deaths.roots.is_empty() && ended_itself(state) {
+                deaths.patience = deaths.patience.or(waited(alignment, state.rank, at));
             }
         } else {
             deaths.roots.push(state.rank);
@@ -170,9 +176,23 @@ fn is_waiting(alignment: &Alignment<'_>, rank: u32) -> bool {
 
 /// Whether the rank had entered its last call only a moment before: no time-out is that short.
 fn has_just_entered(alignment: &Alignment<'_>, rank: u32, ended: i64) -> bool {
+    waited(alignment, rank, ended).is_some_and(|waited| waited < MOMENT)
+}
+
+/// How long the rank had waited when it ended, ns.
+fn waited(alignment: &Alignment<'_>, rank: u32, ended: i64) -> Option<i64> {
     let waits = alignment.waits.of_rank(rank);
     let since = waits.flat_map(|instance| &instance.waiters).filter(|waiter| waiter.rank == rank);
-    since.map(|waiter| waiter.since).min().is_some_and(|since| ended.saturating_sub(since) < MOMENT)
+    since.map(|waiter| waiter.since).min().map(|since| ended.saturating_sub(since))
+}
+
+/// Whether nobody else ended the rank: it left with an error, or aborted.
+fn ended_itself(state: &RankState<'_>) -> bool {
+    match &state.ended {
+        Some((_, How::Exit(_))) => true,
+        Some((_, How::Signal(signal, by))) => *signal == 6 && !matches!(by, EndedBy::Launcher | EndedBy::User),
+        None => false,
+    }
 }
 
 fn timed_out_somewhere(alignment: &Alignment<'_>) -> bool {

@@ -21,7 +21,10 @@ fn every_fault_gets_its_right_answer() {
         std::fs::write(&kept, &case.document).expect("the temporary directory takes it");
         let innocent = if verdict.innocent { " INNOCENT" } else { "" };
         let (wrong, told) = (&verdict.wrong, &verdict.told);
-        failures.push(format!("{}{innocent}: {wrong:?}; told: {told:?}; right: {:?}", kept.display(), case.truths));
+        let failure = format!("{}{innocent}: {wrong:?}; told: {told:?}; right: {:?}", kept.display(), case.truths);
+        // Also where few enough are wrong: which ones is what to look at next.
+        eprintln!("{failure}");
+        failures.push(failure);
     });
     eprintln!("{}", table(&rows));
     // Few programs bring a few wrong verdicts by chance; many must not. A call on another communicator is not yet told from
