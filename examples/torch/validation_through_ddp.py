@@ -12,7 +12,10 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 import job
 
 
-def validate(model):
+def validate(model, rank):
+    if rank.faulty:
+        # DDP's own call: the buffers of one kind in one.
+        rank.note("broadcast", torch.empty(16), root=0)
     # In training mode: DDP leaves out the buffers of a model that is evaluated without gradients only in some releases.
     return model(torch.randn(4, 20)).mean().item()
 
@@ -24,7 +27,7 @@ def main(rank):
         rank.note_gradients(model)
         loss.backward()
         if step == 3 and rank.rank == 0:
-            validate(model if rank.faulty else model.module)
+            validate(model if rank.faulty else model.module, rank)
     rank.note("barrier")
     dist.barrier()
 
