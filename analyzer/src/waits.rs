@@ -90,6 +90,8 @@ pub(crate) struct Waits<'a> {
     pub(crate) wanted: BTreeMap<u32, Vec<usize>>,
     /// Instances that a rank waits in.
     pub(crate) waits_in: BTreeMap<u32, Vec<usize>>,
+    /// Ranks whose thread is held by such a call.
+    blocked: FxHashSet<u32>,
 }
 
 pub(crate) fn build<'a>(alignment: &Alignment<'a>, creations: Vec<Creation<'a>>) -> Waits<'a> {
@@ -431,12 +433,16 @@ impl<'a> Waits<'a> {
     pub(crate) fn link(&mut self) {
         self.wanted.clear();
         self.waits_in.clear();
+        self.blocked.clear();
         for (at, instance) in self.instances.iter().enumerate() {
             for rank in instance.lacking.iter() {
                 self.wanted.entry(rank).or_default().push(at);
             }
             for waiter in &instance.waiters {
                 self.waits_in.entry(waiter.rank).or_default().push(at);
+                if waiter.blocks {
+                    self.blocked.insert(waiter.rank);
+                }
             }
         }
     }
@@ -456,8 +462,7 @@ impl<'a> Waits<'a> {
         let stayed = |state: &&RankState<'_>| alignment.deaths.stayed(state);
         let Some(state) = alignment.state_of(rank).filter(stayed) else { return false };
         let working = matches!(state.life, Some(Life::Running));
-        self.of_rank(rank)
-            .any(|instance| instance.waiters.iter().any(|waiter| waiter.rank == rank && (waiter.blocks || !working)))
+        if working { self.blocked.contains(&rank) } else { self.waits_in.contains_key(&rank) }
     }
 
     /// Whether a rank is inside a call that is stuck though nobody is missing in it.

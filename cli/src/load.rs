@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rankdiff_trace::{JobDir, ProcessTrace, SharedMembers, StreamFiles, StreamOutline, read_outlines};
+use rankdiff_trace::{JobDir, ProcessTrace, SharedMembers, StreamFiles, StreamOutline, each_stream, read_outlines};
 
 use crate::failure::{Failure, USAGE};
 use crate::output::Output;
@@ -93,12 +93,15 @@ pub(crate) fn load(paths: &[PathBuf], decode: Decode, output: &Output) -> Result
     drop(outlines);
     room::check(decodable)?;
     let shared = SharedMembers::default();
-    for stream in &streams {
+    let outcomes = each_stream(&streams, |stream| {
         let mut outcome = stream.read();
         // Ten thousand ranks that list ten thousand members each would take more memory than their calls.
         if streams.len() > MANY {
             shared.share_out(&mut outcome.trace);
         }
+        outcome
+    });
+    for outcome in outcomes {
         loaded.problems.extend(outcome.problems.iter().map(ToString::to_string));
         loaded.traces.push(outcome.trace);
     }

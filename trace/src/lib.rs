@@ -12,6 +12,7 @@ pub mod datatype;
 mod definitions;
 pub mod digest;
 pub mod directory;
+mod each_stream;
 pub mod error;
 pub mod evidence;
 mod flushes;
@@ -58,6 +59,7 @@ pub use comm::{CommDef, CommIdentity, CommRef, Level, Provenance, RankDef, RankS
 pub use datatype::{Basic, DType, RedOp, Reduction, TypeDef};
 pub use digest::{CHECKPOINT_EVERY, ChainPoint, DigestState, Digests, P2pPoint, Restart};
 pub use directory::{Owner, TraceDir};
+pub use each_stream::each_stream;
 pub use error::{Problem, ProblemKind, ReadError, WriteError};
 pub use evidence::{
     Attribute, ClockSnapshot, EndedBy, Gap, GapCause, Life, LogLine, ProcessState, StepMark, ThreadState,

@@ -6,10 +6,8 @@
 //!
 //! Not here: what agrees with what (the analyzer's), a stream read whole (`stream_files.rs`).
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
@@ -19,6 +17,7 @@ use crate::call::Call;
 use crate::comm::{CommDef, CommIdentity, CommRef};
 use crate::definitions::Definitions;
 use crate::digest::{ChainPoint, P2pPoint};
+use crate::each_stream::each_stream;
 use crate::error::{Problem, ProblemKind};
 use crate::holes::Holes;
 use crate::join::Joiner;
@@ -118,26 +117,7 @@ impl SharedMembers {
 /// Reads the outlines of streams, several at a time.
 pub fn read_outlines(streams: &[StreamFiles]) -> Vec<StreamOutline> {
     let shared = SharedMembers::default();
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(streams.len());
-    let found: Mutex<Vec<(usize, StreamOutline)>> = Mutex::new(Vec::with_capacity(streams.len()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                let mut mine = Vec::new();
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(files) = streams.get(at) else { break };
-                    mine.push((at, StreamOutline::read(files, &shared)));
-                }
-                // A thread that panicked ends the whole, whatever was found.
-                found.lock().unwrap_or_else(std::sync::PoisonError::into_inner).append(&mut mine);
-            });
-        }
-    });
-    let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    found.sort_unstable_by_key(|one| one.0);
-    found.into_iter().map(|one| one.1).collect()
+    each_stream(streams, |files| StreamOutline::read(files, &shared))
 }
 
 impl StreamOutline {
