@@ -1,6 +1,7 @@
 //! Creation of communicators: who called, who did not, and whether the callers meant the same groups.
 //!
-//! Calls belong together by the communicator they make, or by parent and ordinal on it.
+//! Calls belong together by the communicator they make, or by parent and ordinal on it. Behind a gap, or where the record
+//! begins in the middle, the ordinal is not known: such a call belongs to those that made the same communicator.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use rankdiff_trace::frontier::FRONTIER_CALLS;
 use rankdiff_trace::{Call, CommRef, Completion, Op, OpKind, RankSet};
 
 use crate::align::Alignment;
-use crate::index::takes_position;
+use crate::index::{lost_between, starts_blind, takes_position};
 use crate::stream::RankStream;
 
 /// A call of a creation.
@@ -45,6 +46,7 @@ enum Key {
 
 pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
     let mut groups: BTreeMap<Key, Vec<Caller<'a>>> = BTreeMap::new();
+    let mut unnumbered: Vec<(usize, Caller<'a>)> = Vec::new();
     for (at, stream) in alignment.attempt.streams.iter().enumerate() {
         let mut ordinals: BTreeMap<usize, u64> = BTreeMap::new();
         for &call in &stream.calls {
@@ -60,6 +62,11 @@ pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
                 Completion::Pending => true,
                 Completion::Unknown => call.exit.is_none(),
             };
+            let caller = Caller { stream: at, call, made, pending };
+            if parent.is_some() && (starts_blind(stream, call.enter) || lost_between(stream, 0, call.enter)) {
+                unnumbered.extend(made.map(|made| (made, caller)));
+                continue;
+            }
             let key = match (parent, made) {
                 (Some(parent), _) => {
                     let counted = ordinals.entry(parent).or_default();
@@ -70,8 +77,16 @@ pub(crate) fn all<'a>(alignment: &Alignment<'a>) -> Vec<Creation<'a>> {
                 (None, Some(made)) => Key::Made(made),
                 (None, None) => continue,
             };
-            groups.entry(key).or_default().push(Caller { stream: at, call, made, pending });
+            groups.entry(key).or_default().push(caller);
         }
+    }
+    let numbered: BTreeMap<usize, Key> = groups
+        .iter()
+        .flat_map(|(&key, callers)| callers.iter().filter_map(move |caller| Some((caller.made?, key))))
+        .collect();
+    for (made, caller) in unnumbered {
+        let key = numbered.get(&made).copied().unwrap_or(Key::Made(made));
+        groups.entry(key).or_default().push(caller);
     }
     groups.into_iter().map(|(key, callers)| creation(alignment, key, callers)).collect()
 }

@@ -6,7 +6,7 @@
 use rankdiff_trace::RankSet;
 
 use crate::align::{Alignment, Comparison, Mismatch, What};
-use crate::index::{Base, Progress, Track};
+use crate::index::{Base, Entry, Progress, Track};
 use crate::logical;
 use crate::merged::{self, Departure, Deviation};
 use crate::objects;
@@ -173,7 +173,8 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
         return Some(divergence);
     }
     let shifted = shift::find(major, minor, pos, alignment.options.k_shift);
-    if let Some(permuted) = permute::find(major, minor, pos)
+    if let Some(permuted) =
+        permute::find(major, minor, pos).filter(|found| !permute::is_only_shifted(major, minor, *found, shifted))
         && (permute::beats(permuted, shifted) || permute::ends_with_the_rest(major, minor, pos, permuted))
     {
         divergence.kind = Kind::Reordered { width: permuted.width, several_threads: permuted.several_threads };
@@ -181,6 +182,7 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
     }
     if let Some(shift) = shifted {
         apply(&mut divergence, shift);
+        outvoted(alignment, &mut divergence, minor);
         if divergence.first.is_none() {
             // Calls of other communicators in between may tell which of a run of equal calls it is.
             let same = |found: &Deviation| found.exact && found.lacks() == shift.lacks && found.calls() == shift.calls;
@@ -194,8 +196,15 @@ fn explain(alignment: &Alignment<'_>, comm: usize, compared: &Comparison, mismat
         one_place && a.call.op == b.call.op && (a.call.count == b.call.count || a.call.dtype == b.call.dtype)
     });
     let earlier = |found: &Deviation| {
-        let shifts = found.how != Departure::Instead && (!same_call || !found.by_own_past);
-        shifts || found.pos < pos
+        // One line may make several calls one after the other: the other argument is then the next one's.
+        let is_next = || {
+            let (first, next) = if found.lacks() { (major, minor) } else { (minor, major) };
+            first.at(pos).zip(next.at(pos)).is_some_and(|(first, next)| follow(alignment, first, next))
+        };
+        let argument = same_call && (found.by_own_past || mismatch.what > What::Form && !is_next());
+        // A call that nobody else makes is no later or earlier one of theirs.
+        let stray = found.pos < pos && is_only_its_own(alignment, minor, pos);
+        !argument && !stray && (found.how != Departure::Instead || found.pos < pos)
     };
     if let Some(deviation) = deviates(alignment, comm, mismatch).filter(earlier) {
         divergence.kind =
@@ -222,7 +231,9 @@ fn exchanged(mismatch: &Mismatch, major: &Track<'_>, minor: &Track<'_>) -> Optio
     // An object's length and bytes have one site and two types.
     let other_place = mismatch.what <= What::Form || a.site != b.site || a.call.dtype != b.call.dtype;
     permute::find(major, minor, mismatch.pos).filter(|found| {
-        mismatch.what != What::Splits && other_place && found.width <= MOST_EXCHANGED && found.agrees > 0
+        let end = mismatch.pos + found.width;
+        let whole = found.agrees > 0 || major.end() == end && minor.end() == end;
+        other_place && found.width <= MOST_EXCHANGED && whole
     })
 }
 
@@ -249,6 +260,49 @@ fn apply(divergence: &mut Divergence, shift: Shift) {
         divergence.kind = Kind::Lacks(shift.calls);
         divergence.groups.reverse();
     }
+}
+
+/// Whether somebody makes two such calls one after the other.
+fn follow(alignment: &Alignment<'_>, first: &Entry<'_>, next: &Entry<'_>) -> bool {
+    let mut pairs = alignment.index.tracks.iter().flatten().flat_map(|track| track.entries.windows(2));
+    pairs.any(|pair| matches!(pair, [a, b] if (a.sig, b.sig) == (first.sig, next.sig) && a.site == first.site))
+}
+
+/// Whether neither another rank nor this one before makes a call from the site of this one.
+fn is_only_its_own(alignment: &Alignment<'_>, track: &Track<'_>, pos: u64) -> bool {
+    let Some(site) = track.at(pos).map(|entry| entry.site).filter(|&site| site != 0) else { return false };
+    let mut tracks = alignment.index.tracks.iter().flatten();
+    !tracks.any(|other| {
+        let own = other.rank == track.rank;
+        other.entries.iter().any(|entry| entry.site == site && !(own && entry.pos >= pos))
+    })
+}
+
+/// Where only two halves came as far as it shows, what all members did where the streams part may tell who left.
+fn outvoted(alignment: &Alignment<'_>, divergence: &mut Divergence, minor: &Track<'_>) {
+    let (Some(first), visible) = (divergence.first, divergence.visible) else { return };
+    let tracks = alignment.tracks(divergence.comm);
+    let two = |groups: &[Vec<usize>]| matches!(groups, [one, other] if one.len() == other.len());
+    if first >= visible || !two(&divergence.groups) {
+        return;
+    }
+    let usable: Vec<usize> =
+        (0..tracks.len()).filter(|&at| tracks.get(at).is_some_and(|track| track.at(first).is_some())).collect();
+    let Some(mut sides) = sides_at(tracks, &usable, first) else { return };
+    // Those whose call shows it speak for their sides.
+    let shows = |at: &usize| tracks.get(*at).is_some_and(|track| track.at(visible).is_some());
+    sides.iter_mut().for_each(|side| side.sort_by_key(|at| (!shows(at), *at)));
+    if !sides.iter().all(|side| side.first().is_some_and(shows)) {
+        return;
+    }
+    let is_minor = |at: &usize| tracks.get(*at).is_some_and(|track| track.rank == minor.rank);
+    let lagging = matches!(divergence.kind, Kind::Lacks(_))
+        == divergence.groups.get(1).is_some_and(|side| side.iter().any(is_minor));
+    let odd = sides.get(1).is_some_and(|side| side.iter().any(is_minor));
+    let (Kind::Lacks(calls) | Kind::Extra(calls)) = divergence.kind else { return };
+    divergence.kind = if lagging == odd { Kind::Lacks(calls) } else { Kind::Extra(calls) };
+    divergence.suspects = suspects(alignment, divergence.comm, &sides);
+    divergence.groups = sides;
 }
 
 /// Whether both streams go on in agreement behind the difference, to the end of what both show.

@@ -261,13 +261,15 @@ impl<'a> Index<'a> {
         let from_attach = creation_unseen && first_number == Some(0);
         // Without counters, what a gap took may have been the first calls here.
         let lost_start = !calls.is_empty() && !is_counted && lost_between(stream, 0, first);
-        if blind_start && (!is_counted || from_attach) || lost_start {
+        // Without counters nobody knows how many stand before them among the calls that were not decoded.
+        let unplaced = !calls.is_empty() && !is_counted && stream.trace.has_elided();
+        if blind_start && (!is_counted || from_attach) || lost_start || unplaced {
             track.base = Base::Unknown;
         }
         if stream.in_parts && !calls.is_empty() {
             track.base = Base::Unknown;
         }
-        track.blind_before = blind_start || lost_start || stream.in_parts || starts_expired(stream, first);
+        track.blind_before = blind_start || lost_start || unplaced || stream.in_parts || starts_expired(stream, first);
         let mut next = 0;
         let mut last_enter = first;
         let mut left_out = 0_usize;
@@ -394,14 +396,14 @@ fn starts_expired(stream: &RankStream<'_>, first: u64) -> bool {
 }
 
 /// Whether calls before this time may be missing from the record.
-fn starts_blind(stream: &RankStream<'_>, first: u64) -> bool {
+pub(crate) fn starts_blind(stream: &RankStream<'_>, first: u64) -> bool {
     stream.trace.gaps.iter().any(|gap| {
         matches!(gap.cause, GapCause::LateAttach | GapCause::Unprobed) && gap.events != Some(0) && gap.after < first
     })
 }
 
 /// Whether calls between two times are missing.
-fn lost_between(stream: &RankStream<'_>, from: u64, to: u64) -> bool {
+pub(crate) fn lost_between(stream: &RankStream<'_>, from: u64, to: u64) -> bool {
     stream.trace.gaps.iter().any(|gap| gap.events != Some(0) && gap.after >= from && gap.after < to)
 }
 

@@ -17,6 +17,7 @@
 //! of both is.
 
 mod align;
+mod awaited;
 pub mod checks;
 mod circles;
 mod clocks;
@@ -37,6 +38,7 @@ mod logical;
 mod merged;
 mod messages;
 mod met;
+mod misdirected;
 mod objects;
 pub mod options;
 mod outline;

@@ -12,7 +12,9 @@ use rankdiff_trace::{CallFlags, Op, OpKind};
 use rustc_hash::{FxHashMap, FxHasher};
 
 use crate::align::Alignment;
+use crate::comms::Comm;
 use crate::index::{Base, Entry, Progress, Track, takes_position};
+use crate::misdirected;
 use crate::shift;
 use crate::stream::RankStream;
 
@@ -62,7 +64,7 @@ const LONGEST_PERIOD: usize = 512;
 /// Rhythms of a rank's own calls that are tried.
 const MOST_RHYTHMS: usize = 16;
 /// Calls of a rank that are searched for its own rounds, the last ones.
-const LOOK_BACK: usize = 8192;
+pub(crate) const LOOK_BACK: usize = 8192;
 
 /// What a comparison with the ranks of the same role says.
 enum Compared {
@@ -75,6 +77,9 @@ enum Compared {
 /// The deviation of a rank, if at least two others went on alike where it did not, and agree with it again behind; or, where
 /// there is nobody to compare it with, if it did the same in each of its own rounds before and again behind.
 pub(crate) fn deviation(alignment: &Alignment<'_>, rank: u32) -> Option<Deviation> {
+    if let Some(found) = misdirected::find(alignment, rank) {
+        return Some(found);
+    }
     let whole = is_whole(alignment);
     // Groups of one kind that pass equal numbers of elements tell more; they need not.
     for sizes in [true, false] {
@@ -101,36 +106,57 @@ pub(crate) fn from_own_past(alignment: &Alignment<'_>, rank: u32) -> Option<Devi
 }
 
 /// Whether every call was decoded: sends and receives have a place in the program only then.
-fn is_whole(alignment: &Alignment<'_>) -> bool {
+pub(crate) fn is_whole(alignment: &Alignment<'_>) -> bool {
     !alignment.attempt.streams.iter().any(|stream| stream.trace.has_elided())
 }
 
 /// What of a program is compared.
 #[derive(Debug, Clone, Copy)]
-struct What {
+pub(crate) struct What {
     /// Sends and receives as well.
-    messages: bool,
+    pub(crate) messages: bool,
     /// Numbers of elements, also where sites are known.
-    sizes: bool,
+    pub(crate) sizes: bool,
 }
 
 fn against_others(alignment: &Alignment<'_>, rank: u32, what: What) -> Compared {
     let mut roles = Roles::default();
-    let Some(mine) = Program::of(alignment, rank, &mut roles, what) else { return Compared::Unclear };
-    let mut parted: Vec<(usize, Program<'_>, usize)> = Vec::new();
+    let Some((mine, same, parted)) = parted(alignment, rank, &mut roles, what, true) else { return Compared::Unclear };
+    if same {
+        return Compared::Same;
+    }
+    left(alignment, rank, &mut roles, &mine, parted).map_or(Compared::Unclear, Compared::Left)
+}
+
+/// A program that parts from another one: the places in both.
+pub(crate) type Parted<'a> = (usize, Program<'a>, usize);
+
+/// A rank's program, whether somebody did all the same, and those who did something else: with each the place where they
+/// part in both programs. `first_same`: who did all the same ends the search.
+pub(crate) fn parted<'a>(
+    alignment: &Alignment<'a>,
+    rank: u32,
+    roles: &mut Roles,
+    what: What,
+    first_same: bool,
+) -> Option<(Program<'a>, bool, Vec<Parted<'a>>)> {
+    let mine = Program::of(alignment, rank, roles, what)?;
+    let mut parted: Vec<Parted<'a>> = Vec::new();
+    let mut same = false;
     for stream in candidates(alignment, rank).take(MOST) {
-        let Some(other) = Program::of(alignment, stream.rank, &mut roles, what) else { continue };
+        let Some(other) = Program::of(alignment, stream.rank, roles, what) else { continue };
         let Some((skip, ahead)) = mine.meet(&other) else { continue };
         let (own, theirs) = (mine.from(skip), other.from(ahead));
         let common = own.iter().zip(theirs).take_while(|(a, b)| a.key == b.key).count();
-        if common == own.len() {
-            return Compared::Same;
+        same |= common == own.len();
+        if same && first_same {
+            break;
         }
         if common < theirs.len() {
             parted.push((skip + common, other, ahead + common));
         }
     }
-    left(alignment, rank, &mut roles, &mine, parted).map_or(Compared::Unclear, Compared::Left)
+    Some((mine, same, parted))
 }
 
 /// How the rank left what those who agree with it the longest do; with each the place where they part in both programs.
@@ -139,34 +165,9 @@ fn left(
     rank: u32,
     roles: &mut Roles,
     mine: &Program<'_>,
-    mut parted: Vec<(usize, Program<'_>, usize)>,
+    mut parted: Vec<Parted<'_>>,
 ) -> Option<Deviation> {
-    // Those who go on alike may yet play other roles: the ones that the rank agrees with again, over the most calls, tell.
-    let most = alignment.options.k_shift;
-    let told: Vec<Rejoined> = parted
-        .iter()
-        .filter_map(|(at, other, place)| {
-            let (how, matched, exact) = rejoined(mine, *at, other, *place, most)?;
-            let expected = other.calls.get(*place)?;
-            Some(Rejoined {
-                how,
-                at: *at,
-                key: expected.key,
-                role: expected.role,
-                message: expected.message,
-                matched,
-                exact,
-            })
-        })
-        .collect();
-    let agree = |one: &Rejoined| {
-        told.iter().filter(|other| (other.how, other.at, other.key) == (one.how, one.at, one.key)).count()
-    };
-    let best = told
-        .iter()
-        .filter(|one| agree(one) > 1)
-        .max_by_key(|one| (one.at as u64 + one.matched, std::cmp::Reverse(calls_of(one.how))));
-    if let Some(best) = best {
+    if let Some(best) = best_rejoined(mine, &parted, alignment.options.k_shift, |_| true) {
         let odd = mine.calls.get(best.at)?;
         let (comm, message) = match best.how {
             Departure::Extra(_) => (odd.comm, odd.message),
@@ -182,7 +183,7 @@ fn left(
     };
     let unknown = mine.calls.get(longest).filter(|call| nowhere(call)).map(|call| call.key);
     parted.retain(|one| one.0 == longest);
-    let key_of = |(_, program, at): &(usize, Program<'_>, usize)| program.calls.get(*at).map(|call| call.key);
+    let key_of = |(_, program, at): &Parted<'_>| program.calls.get(*at).map(|call| call.key);
     let next = most_common(parted.iter().filter_map(key_of))?;
     parted.retain(|one| key_of(one) == Some(next));
     if parted.len() < 2 {
@@ -214,6 +215,28 @@ fn left(
     once.then(|| placed(mine, longest, held.comm, held.message, Departure::Extra(1)))
 }
 
+/// Those who go on alike may yet play other roles: the ones that the rank agrees with again, over the most calls, tell.
+pub(crate) fn best_rejoined(
+    mine: &Program<'_>,
+    parted: &[Parted<'_>],
+    most: usize,
+    fits: impl Fn(&Rejoined) -> bool,
+) -> Option<Rejoined> {
+    let again = |(at, other, place): &Parted<'_>| {
+        let (how, matched, exact) = rejoined(mine, *at, other, *place, most)?;
+        let &Step { key, role, message, .. } = other.calls.get(*place)?;
+        Some(Rejoined { how, at: *at, key, role, message, matched, exact })
+    };
+    let told: Vec<Rejoined> = parted.iter().filter_map(again).collect();
+    let agree = |one: &Rejoined| {
+        told.iter().filter(|other| (other.how, other.at, other.key) == (one.how, one.at, one.key)).count()
+    };
+    told.iter()
+        .filter(|one| agree(one) > 1 && fits(one))
+        .max_by_key(|one| (one.at as u64 + one.matched, std::cmp::Reverse(calls_of(one.how))))
+        .copied()
+}
+
 /// How a program that parts from another one comes back to it, over how many calls, and whether the place is certain.
 fn rejoined(
     mine: &Program<'_>,
@@ -225,14 +248,22 @@ fn rejoined(
     // Both from where they can be compared.
     let begin = at.min(place);
     let (own, theirs) = (mine.track(at - begin), other.track(place - begin));
-    if let Some(found) = shift::find(&theirs, &own, begin as u64, most) {
-        let how = if found.lacks { Departure::Lacks(found.calls) } else { Departure::Extra(found.calls) };
-        return Some((how, found.matched, found.first.is_some()));
-    }
+    let shifted = shift::find(&theirs, &own, begin as u64, most);
     // One call is another, and all that follows is the same.
     let (own, theirs) = (mine.from(at + 1), other.from(place + 1));
     let same = own.iter().zip(theirs).take_while(|(a, b)| a.key == b.key).count();
-    (same > 0 && same == own.len().min(theirs.len())).then_some((Departure::Instead, same as u64, true))
+    // Groups of one kind may pass other numbers of elements: that makes it no other call.
+    let other_call = mine.calls.get(at).zip(other.calls.get(place)).is_some_and(|(a, b)| {
+        let alike = a.role == b.role && a.entry.site == b.entry.site && a.entry.call.op == b.entry.call.op;
+        !alike || a.entry.site == 0
+    });
+    let whole = other_call && same > 0 && same == own.len().min(theirs.len());
+    // A loop in which one call is another agrees as well with itself some rounds later; one call is the simpler reason.
+    if let Some(found) = shifted.filter(|found| !whole || found.calls == 1 || found.matched > same as u64) {
+        let how = if found.lacks { Departure::Lacks(found.calls) } else { Departure::Extra(found.calls) };
+        return Some((how, found.matched, found.first.is_some()));
+    }
+    whole.then_some((Departure::Instead, same as u64, true))
 }
 
 fn calls_of(how: Departure) -> u64 {
@@ -243,21 +274,22 @@ fn calls_of(how: Departure) -> u64 {
 }
 
 /// A comparison with a rank that the program comes back to.
-struct Rejoined {
-    how: Departure,
+#[derive(Clone, Copy)]
+pub(crate) struct Rejoined {
+    pub(crate) how: Departure,
     /// Where the rank's program leaves the other's.
-    at: usize,
+    pub(crate) at: usize,
     /// What the other one does there.
-    key: u32,
-    role: u32,
-    message: Option<Op>,
+    pub(crate) key: u32,
+    pub(crate) role: u32,
+    pub(crate) message: Option<Op>,
     /// Calls that agree behind.
-    matched: u64,
-    exact: bool,
+    pub(crate) matched: u64,
+    pub(crate) exact: bool,
 }
 
 /// The deviation with the position on the rank's communicator.
-fn placed(mine: &Program<'_>, at: usize, comm: usize, message: Option<Op>, how: Departure) -> Deviation {
+pub(crate) fn placed(mine: &Program<'_>, at: usize, comm: usize, message: Option<Op>, how: Departure) -> Deviation {
     let before = mine.calls.iter().take(at).rev().find(|call| call.comm == comm && call.message.is_none());
     let pos = match before {
         Some(call) => call.entry.pos + 1,
@@ -306,7 +338,7 @@ fn against_own_past(alignment: &Alignment<'_>, rank: u32, messages: bool) -> Opt
 }
 
 /// Where calls that repeat at least twice in whole cease to, and the period: for each period the first such place.
-fn broken_rhythms(keys: &[u32]) -> Vec<(usize, usize)> {
+pub(crate) fn broken_rhythms(keys: &[u32]) -> Vec<(usize, usize)> {
     let first_break = |period: usize| {
         let mut run = 0;
         for at in period..keys.len() {
@@ -345,27 +377,27 @@ fn most_common(keys: impl Iterator<Item = u32>) -> Option<u32> {
 }
 
 /// A call of a program.
-struct Step<'a> {
-    entry: Entry<'a>,
-    comm: usize,
-    role: u32,
-    key: u32,
+pub(crate) struct Step<'a> {
+    pub(crate) entry: Entry<'a>,
+    pub(crate) comm: usize,
+    pub(crate) role: u32,
+    pub(crate) key: u32,
     /// Which of the two, of a send or a receive.
-    message: Option<Op>,
+    pub(crate) message: Option<Op>,
     /// Place in the program: time, and what orders calls of one time.
-    order: (u64, u64, u64),
+    pub(crate) order: (u64, u64, u64),
 }
 
-struct Program<'a> {
-    calls: Vec<Step<'a>>,
+pub(crate) struct Program<'a> {
+    pub(crate) calls: Vec<Step<'a>>,
     /// Of each communicator: the position of its first call in the program, and its role.
-    begins: Vec<(usize, u64, u32)>,
+    pub(crate) begins: Vec<(usize, u64, u32)>,
 }
 
 impl<'a> Program<'a> {
     /// The collectives of a rank, and its messages if wanted, in the order of entry; `None` where the record is not whole.
     /// Where not every call was decoded, those behind the last that was not.
-    fn of(alignment: &Alignment<'a>, rank: u32, roles: &mut Roles, what: What) -> Option<Program<'a>> {
+    pub(crate) fn of(alignment: &Alignment<'a>, rank: u32, roles: &mut Roles, what: What) -> Option<Program<'a>> {
         let at = alignment.stream_of(rank)?;
         let stream = alignment.attempt.streams.get(at)?;
         if stream.has_gaps() {
@@ -406,7 +438,7 @@ impl<'a> Program<'a> {
         Some(Program { calls, begins })
     }
 
-    fn from(&self, at: usize) -> &[Step<'a>] {
+    pub(crate) fn from(&self, at: usize) -> &[Step<'a>] {
         self.calls.get(at..).unwrap_or_default()
     }
 
@@ -510,7 +542,7 @@ fn sent<'a>(alignment: &Alignment<'a>, at: usize, played: &[(usize, u32)], roles
 /// What communicators are for, so that one rank's compares with another's: the first of its tensor groups, the second
 /// group that nobody named.
 #[derive(Default)]
-struct Roles {
+pub(crate) struct Roles {
     roles: FxHashMap<(u8, String, usize), u32>,
     keys: FxHashMap<(u32, u32, u32, u32, u64), u32>,
 }
@@ -518,7 +550,7 @@ struct Roles {
 impl Roles {
     /// The communicators of several members that a stream's rank is in, with their roles, in the order in which the rank
     /// came to know them: ranks that run one program create theirs in one order.
-    fn of_rank(&mut self, alignment: &Alignment<'_>, stream: usize) -> Vec<(usize, u32)> {
+    pub(crate) fn of_rank(&mut self, alignment: &Alignment<'_>, stream: usize) -> Vec<(usize, u32)> {
         let mut found: Vec<(usize, u32)> = Vec::new();
         let mut named: Vec<(u8, String, usize)> = Vec::new();
         let Some(defs) = alignment.attempt.streams.get(stream).map(|stream| &stream.trace.comms) else { return found };
@@ -528,8 +560,7 @@ impl Roles {
             if found.iter().any(|(held, _)| *held == comm) {
                 continue;
             }
-            let name = if group.desc.is_empty() { without_numbers(&group.name) } else { group.desc.clone() };
-            let level = group.level as u8;
+            let (level, name) = kind(group);
             let before = named.iter().filter(|held| held.0 == level && held.1 == name).count();
             named.push((level, name.clone(), before));
             let next = self.roles.len() as u32;
@@ -549,6 +580,12 @@ impl Roles {
         let stream = alignment.stream_of(rank)?;
         self.of_rank(alignment, stream).into_iter().find(|found| found.1 == role).map(|found| found.0)
     }
+}
+
+/// What communicators of one kind have in common: level, and description or name.
+pub(crate) fn kind(group: &Comm<'_>) -> (u8, String) {
+    let name = if group.desc.is_empty() { without_numbers(&group.name) } else { group.desc.clone() };
+    (group.level as u8, name)
 }
 
 /// A name with each number in it as one sign: groups of one kind differ in their numbers.

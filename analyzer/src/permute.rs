@@ -75,6 +75,22 @@ pub(crate) fn beats(permutation: Permutation, shift: Option<Shift>) -> bool {
     })
 }
 
+/// Whether the permutation says no more than that one call is missing or too many: nothing behind it agrees, and by just that
+/// call one of the two records is shorter than the other, though no call holds either rank. Another order makes none shorter.
+pub(crate) fn is_only_shifted(
+    major: &Track<'_>,
+    minor: &Track<'_>,
+    permutation: Permutation,
+    shift: Option<Shift>,
+) -> bool {
+    shift.is_some_and(|shift| {
+        let (longer, shorter) = if shift.lacks { (major, minor) } else { (minor, major) };
+        let free = |track: &Track<'_>| track.entries.last().is_some_and(|last| last.call.exit.is_some());
+        let by_one = shift.calls == 1 && longer.end() == shorter.end() + 1;
+        permutation.agrees == 0 && by_one && free(longer) && free(shorter)
+    })
+}
+
 /// Whether both records end with the window, and the calls at the end of the minority's do not follow one another in the
 /// majority's: a shift would have the next round of a loop there, whose beginning follows its end.
 pub(crate) fn ends_with_the_rest(major: &Track<'_>, minor: &Track<'_>, visible: u64, permutation: Permutation) -> bool {
@@ -100,9 +116,9 @@ fn threads(major: &Track<'_>, minor: &Track<'_>, visible: u64, width: u64) -> bo
 
 #[cfg(test)]
 mod tests {
-    use super::{beats, ends_with_the_rest, find};
+    use super::{beats, ends_with_the_rest, find, is_only_shifted};
     use crate::shift;
-    use crate::testing::track;
+    use crate::testing::{returned, track};
 
     #[test]
     fn two_calls_in_the_other_order() {
@@ -143,6 +159,19 @@ mod tests {
         let (a, b) = (track("abcabc"), track("abcbca"));
         let found = find(&a, &b, 3).expect("a permutation");
         assert!(!ends_with_the_rest(&a, &b, 3, found));
+    }
+
+    #[test]
+    fn a_call_that_is_missing_makes_a_record_shorter_and_another_order_does_not() {
+        let (whole, lacks) = (returned("lblblb"), returned("lbllb"));
+        let (found, shift) = (find(&whole, &lacks, 3).expect("a permutation"), shift::find(&whole, &lacks, 3, 64));
+        assert_eq!((found.width, found.agrees), (2, 0));
+        assert!(is_only_shifted(&whole, &lacks, found, shift));
+        let held = track("lbllb");
+        assert!(!is_only_shifted(&whole, &held, found, shift), "the call that holds it may be in another order");
+        let swapped = returned("lbllbb");
+        let found = find(&whole, &swapped, 3).expect("a permutation");
+        assert!(!is_only_shifted(&whole, &swapped, found, shift::find(&whole, &swapped, 3, 64)));
     }
 
     #[test]

@@ -16,6 +16,16 @@ pub(crate) fn track(signatures: &str) -> Track<'static> {
     with_sites(signatures, &"\0".repeat(signatures.len()))
 }
 
+/// A track of calls that have returned.
+pub(crate) fn returned(signatures: &str) -> Track<'static> {
+    static CALL: OnceLock<Call> = OnceLock::new();
+    let mut track = track(signatures);
+    for entry in &mut track.entries {
+        entry.call = CALL.get_or_init(|| Call { exit: Some(1), ..Call::default() });
+    }
+    track
+}
+
 /// A track with one call per letter and a call site per letter.
 pub(crate) fn with_sites(signatures: &str, sites: &str) -> Track<'static> {
     let entries = signatures

@@ -4,6 +4,7 @@ use rankdiff_trace::{Op, RankSet};
 
 use super::{Meta, Raw, Rule, blank, report};
 use crate::align::Alignment;
+use crate::awaited::{self, Odd};
 use crate::diverge::is_epilogue;
 use crate::finding::Side;
 use crate::merged::{self, Departure, Deviation};
@@ -65,22 +66,39 @@ pub(super) fn culprit(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<(u32, 
     }
     let crossed = only_sends(alignment, cycle);
     let mut found = cycle.ranks.iter().enumerate().filter_map(|(at, &rank)| {
-        let deviation = merged::deviation(alignment, rank)?;
         // The instance before a rank in the circle is the one that waits for it.
         let before = at.checked_sub(1).unwrap_or(cycle.instances.len().checked_sub(1)?);
-        let shown = *cycle.instances.get(if deviation.lacks() { before } else { at })?;
-        let instance = alignment.waits.instances.get(shown)?;
-        let fits = match instance.place {
-            Place::Collective(pos) => deviation.message.is_none() && deviation.pos <= pos,
-            Place::Message(_) | Place::Transfer => {
-                // Ranks that all send first are each as wrong as the other.
-                !crossed && deviation.message.is_some() && matches!(deviation.how, Departure::Lacks(_))
+        let waits = cycle.instances.get(before).and_then(|&before| alignment.waits.instances.get(before));
+        let of_wait = || match waits?.place {
+            Place::Collective(_) => {
+                awaited::find(alignment, rank, Odd { lacks: true, comm: waits?.comm?, message: None }, GOES_ON)
             }
-            _ => false,
+            _ => None,
+        };
+        let deviation = merged::deviation(alignment, rank).or_else(of_wait)?;
+        let shown = *cycle.instances.get(if deviation.lacks() { before } else { at })?;
+        let fits = |shown: &usize| {
+            let Some(instance) = alignment.waits.instances.get(*shown) else { return false };
+            let fits = match instance.place {
+                Place::Collective(pos) => deviation.message.is_none() && deviation.pos <= pos,
+                Place::Message(_) | Place::Transfer => {
+                    // Ranks that all send first are each as wrong as the other.
+                    !crossed && deviation.message.is_some() && matches!(deviation.how, Departure::Lacks(_))
+                }
+                _ => false,
+            };
+            fits && instance.comm == Some(deviation.comm)
         };
         // Several too many in one call's place are rather another end of the round before.
         let plain = !matches!(deviation.how, Departure::Extra(calls) if calls > 1);
-        (fits && plain && instance.comm == Some(deviation.comm)).then_some((rank, deviation, shown))
+        // Of the waits for a rank that made another collective, the circle need not go through the one that it should have
+        // made.
+        let in_collective = cycle.instances.get(at).and_then(|&at| alignment.waits.instances.get(at));
+        let in_collective = in_collective.is_some_and(|own| matches!(own.place, Place::Collective(_)));
+        let instead = deviation.how == Departure::Instead && in_collective;
+        let others = || alignment.waits.wanted.get(&rank).filter(|_| instead);
+        let shown = Some(shown).filter(fits).or_else(|| others()?.iter().copied().find(fits))?;
+        plain.then_some((rank, deviation, shown))
     });
     let first = found.next()?;
     // Where all communicators have the same members, another order looks just like a call that is missing.
@@ -91,6 +109,9 @@ pub(super) fn culprit(alignment: &Alignment<'_>, cycle: &Cycle) -> Option<(u32, 
     let alike = is_order && cycle.instances.windows(2).all(|pair| matches!(pair, [a, b] if members(a) == members(b)));
     (found.next().is_none() && !alike).then_some(first)
 }
+
+/// Calls behind one that is missing which tell that it will not come.
+const GOES_ON: u64 = 4;
 
 /// Whether every rank of a circle waits in a send.
 fn only_sends(alignment: &Alignment<'_>, cycle: &Cycle) -> bool {
@@ -117,6 +138,9 @@ fn is_certain(alignment: &Alignment<'_>, cycle: &Cycle) -> bool {
 
 /// How far clocks of one job may be apart unnoticed, ns.
 const CLOCK_DOUBT: i64 = 250_000_000;
+
+/// Communicators of a circle that its headline names.
+const NAMED: usize = 4;
 
 /// The finding of a cycle.
 pub(super) fn finding(alignment: &Alignment<'_>, cycle: &Cycle, meta: &Meta, rule: Rule) -> Raw {
@@ -161,6 +185,11 @@ pub(super) fn finding(alignment: &Alignment<'_>, cycle: &Cycle, meta: &Meta, rul
         0 => String::new(),
         1 => format!(" on {}", names.join("")),
         2 => format!(" on {}", names.join(" and ")),
+        // A circle may go through thousands of communicators; the first tell which ones are meant.
+        count if count > NAMED => {
+            let first: Vec<&str> = names.iter().take(NAMED - 1).map(String::as_str).collect();
+            format!(" on {} and {} more", first.join("; "), count - first.len())
+        }
         _ => format!(" on {}", names.join("; ")),
     };
     finding.headline = format!("{} ranks wait for one another in a circle{on}", cycle.ranks.len());

@@ -6,10 +6,12 @@ use rankdiff_trace::{Op, RankSet};
 use super::cycles::{self, Sort};
 use super::{Meta, Raw, Rule, blank, report};
 use crate::align::Alignment;
+use crate::awaited::{self, Odd};
 use crate::finding::Confidence;
 use crate::index::Progress;
 use crate::merged::{self, Departure, Deviation};
 use crate::messages::Single;
+use crate::state::Activity;
 use crate::waits::{Instance, Place};
 use crate::words::{absent_side, counted};
 
@@ -54,11 +56,19 @@ fn left_out(alignment: &Alignment<'_>, single: &Single<'_>) -> Option<Deviation>
         return None;
     }
     let wanted = if single.end.call.op == Op::Send { Op::Recv } else { Op::Send };
-    merged::deviation(alignment, single.peer).filter(|deviation| {
+    let plain = merged::deviation(alignment, single.peer).filter(|deviation| {
         matches!(deviation.how, Departure::Lacks(_))
             && deviation.message == Some(wanted)
             && deviation.comm == single.comm
-    })
+    });
+    // Whoever waits may have made a call too many.
+    let surplus =
+        || merged::deviation(alignment, single.end.rank).is_some_and(|own| matches!(own.how, Departure::Extra(_)));
+    let odd = Odd { lacks: true, comm: single.comm, message: Some(wanted) };
+    // What a rank is seen to do, or waits in, says more of why it has not come than what others did.
+    let free =
+        peer.activity(alignment.limit).0 == Activity::Unknown && alignment.waits.of_rank(single.peer).next().is_none();
+    plain.or_else(|| awaited::find(alignment, single.peer, odd, 1).filter(|_| free && !surplus()))
 }
 
 fn finding(

@@ -6,6 +6,7 @@ use super::cycles::{self, Sort};
 use super::report;
 use super::{Check, Meta, Raw, Rule, blank};
 use crate::align::Alignment;
+use crate::awaited::{self, Odd};
 use crate::common;
 use crate::diverge::Kind;
 use crate::finding::{Class, Confidence, Severity};
@@ -61,11 +62,14 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
     for late in &alignment.late {
         let Some(instance) = alignment.waits.instances.get(late.instance) else { continue };
         let ([waiter], Place::Collective(pos)) = (instance.waiters.as_slice(), instance.place) else { continue };
-        let surplus = merged::deviation(alignment, waiter.rank).filter(|deviation| {
+        let fits = |deviation: &Deviation| {
             let here = deviation.message.is_none() && Some(deviation.comm) == instance.comm && deviation.pos <= pos;
             // Several too many in one call's place are rather another end of the round before.
             deviation.how == Departure::Extra(1) && here
-        });
+        };
+        let odd = instance.comm.map(|comm| Odd { lacks: false, comm, message: None });
+        let plain = merged::deviation(alignment, waiter.rank).filter(fits);
+        let surplus = plain.or_else(|| awaited::find(alignment, waiter.rank, odd?, 1).filter(fits));
         if let Some(deviation) = surplus {
             found.extend(of_surplus(alignment, instance, waiter.rank, deviation));
         }
@@ -85,7 +89,7 @@ fn of_surplus(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32, dev
     let mut finding = blank(&META);
     finding.group = Some(comm.reference());
     finding.first_visible = Some(pos);
-    finding.first_divergence = Some(deviation.pos);
+    finding.first_divergence = deviation.exact.then_some(deviation.pos);
     finding.sides = report::waiting_sides(alignment, instance);
     for other in instance.lacking.iter() {
         let state = report::elsewhere(alignment, other, Some(at));
@@ -109,7 +113,9 @@ fn of_surplus(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32, dev
     finding.confidence = report::confidence(alignment, at, comm).min(Confidence::Medium);
     let call = report::waiter_text(alignment, instance, instance.waiters.first()?);
     let place = report::place_phrase(alignment, instance, &call);
-    finding.headline = format!("{} at call {}; it waits in {place}", too_many(&odd, deviation.calls()), deviation.pos);
+    let at_or_before = if deviation.exact { "at" } else { "at or before" };
+    let extra = too_many(&odd, deviation.calls());
+    finding.headline = format!("{extra} {at_or_before} call {}; it waits in {place}", deviation.pos);
     finding.detail.push(report::who_says(&deviation).to_owned());
     let track = alignment.tracks(at).iter().find(|track| track.rank == rank);
     finding.step = track.and_then(|track| steps::position(track, deviation.pos));

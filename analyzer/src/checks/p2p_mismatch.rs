@@ -134,7 +134,11 @@ pub(super) fn wrong_address<'s, 'a>(alignment: &'s Alignment<'a>, cycle: &Cycle)
     });
     let found = waiting.filter_map(|single| {
         let other = singles.iter().find(|other| {
-            other.end.rank == single.peer && other.peer == single.end.rank && other.end.call.op != single.end.call.op
+            let ends = other.end.rank == single.peer && other.peer == single.end.rank;
+            // On another communicator a message of another size or type is another message.
+            let alike =
+                (other.end.call.count, &other.end.call.dtype) == (single.end.call.count, &single.end.call.dtype);
+            ends && other.end.call.op != single.end.call.op && (other.comm == single.comm || alike)
         })?;
         Some(if single.end.call.op == Op::Send { (single, other) } else { (other, single) })
     });

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::{Meta, Raw, Rule, blank};
 use crate::align::{Alignment, What};
+use crate::awaited::{self, Odd};
 use crate::common;
 use crate::comms::Comm;
 use crate::diverge::{Divergence, Kind};
@@ -558,7 +559,12 @@ pub(super) fn left_out(alignment: &Alignment<'_>, instance: &Instance<'_>, rank:
 /// A rank that is late for a call, yet made the calls that ranks in its role make behind it: it left that call out.
 pub(super) fn went_on(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Option<Deviation> {
     let Place::Collective(pos) = instance.place else { return None };
-    merged::deviation(alignment, rank).filter(|found| is_of(found, instance) && found.pos <= pos)
+    let fits = |found: &Deviation| is_of(found, instance) && found.pos <= pos;
+    let plain = merged::deviation(alignment, rank).filter(fits);
+    let odd = || Some(Odd { lacks: true, comm: instance.comm?, message: None });
+    // Whoever waits itself may come when that ends.
+    let free = alignment.waits.of_rank(rank).next().is_none();
+    plain.or_else(|| awaited::find(alignment, rank, odd().filter(|_| free)?, 1).filter(fits))
 }
 
 /// Whether what a rank left out is a collective on the communicator that others wait on.
@@ -569,6 +575,9 @@ fn is_of(found: &Deviation, instance: &Instance<'_>) -> bool {
 /// What says that a rank left the program.
 pub(super) fn who_says(deviation: &Deviation) -> &'static str {
     match deviation.how {
+        Departure::Instead if deviation.by_own_past => {
+            "it made that call from the same call site before, and there is no such call on the communicator it made it on now"
+        }
         _ if deviation.by_own_past => {
             "in each round before it made that call at this place of the program and went on to what it does now"
         }

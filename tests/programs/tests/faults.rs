@@ -27,13 +27,12 @@ fn every_fault_gets_its_right_answer() {
         failures.push(failure);
     });
     eprintln!("{}", table(&rows));
-    // Few programs bring a few wrong verdicts by chance; many must not. A call on another communicator is not yet told from
-    // another order where it holds its rank (docs/diagnosis.md has the rates).
-    let most = |row: &Row| if row.fault == Fault::OtherGroup { 4 + row.tried / 3 } else { 4 + row.tried / 10 };
+    // Few programs bring a few wrong verdicts by chance; many must not. The worst fault is wrong in 3 of 100.
+    let most = |row: &Row| 4 + row.tried / 20;
     let bad = |row: &&Row| row.innocent > 0 || row.tried - row.right > most(row);
     let bad: Vec<&Row> = rows.iter().filter(bad).collect();
     assert!(bad.is_empty(), "{bad:#?}\n{}", failures.join("\n"));
     let (tried, right) = rows.iter().fold((0, 0), |sum, row| (sum.0 + row.tried, sum.1 + row.right));
-    assert!(only.is_some() || right * 100 >= tried * 96, "{right} of {tried}:\n{}", failures.join("\n"));
+    assert!(only.is_some() || right * 100 >= tried * 98, "{right} of {tried}:\n{}", failures.join("\n"));
     assert!(rows.iter().all(|row| row.tried > 0), "a fault was never tried");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fastrand::Rng;
 use rankdiff_trace::RankSet;
 
-use super::explain::is_shared;
+use super::explain::goes_on;
 use super::place::{Ending, Step, document, stream};
 use super::truth::{Placed, Truth};
 use super::{Case, Fault};
@@ -58,7 +58,7 @@ pub(super) fn inject(rng: &mut Rng, program: &Program, fault: Fault, id: &str) -
                 Some(format!("- comm_init - - @{name} {site}"))
             }
             // Nothing tells a rank that left its last call out from one that is late.
-            _ if missing.contains(rank) && !steps.iter().skip(at).any(|step| is_shared(program, step)) => return None,
+            _ if missing.contains(rank) && !goes_on(program, &steps[at..]) => return None,
             _ if missing.contains(rank) => None,
             _ => {
                 let color = if members.contains(&rank) { "77" } else { "none" };

@@ -13,13 +13,13 @@ const BEHIND: u64 = 9;
 
 /// Whether ranks in the same role, or the rank's own earlier rounds, show what should have been at the place. Without
 /// `collectives` only its messages differ.
-pub(super) fn exists(place: &Place<'_>, collectives: bool, held: bool) -> bool {
-    of_messages(place, held) || collectives && peers(place, false) > 1
+pub(super) fn exists(place: &Place<'_>, executed: &Executed, collectives: bool, held: bool) -> bool {
+    of_messages(place, executed, held) || collectives && peers(place, executed, false) > 1
 }
 
 /// Whether there is something to compare the rank's sends and receives with as well.
-pub(super) fn of_messages(place: &Place<'_>, held: bool) -> bool {
-    own_past(place, held) || peers(place, true) > 1
+pub(super) fn of_messages(place: &Place<'_>, executed: &Executed, held: bool) -> bool {
+    own_past(place, held) || peers(place, executed, true) > 1
 }
 
 /// Whether the rank makes several calls in each round, and did so before and, unless it is held, does so again behind.
@@ -33,12 +33,24 @@ fn own_past(place: &Place<'_>, held: bool) -> bool {
     place.round >= ROUNDS && in_round > 1 && (held || behind >= BEHIND && behind >= 2 * in_round)
 }
 
-/// Ranks that do the same as this one on their groups of the same kinds.
-fn peers(place: &Place<'_>, messages: bool) -> usize {
+/// Ranks that do the same as this one on their groups of the same kinds, and came to show what follows the place: members
+/// that are held by what the rank did show nothing.
+fn peers(place: &Place<'_>, executed: &Executed, messages: bool) -> usize {
     let program = place.program;
     let own = part(program, place.rank, &place.steps, messages);
+    let before = place.steps.get(..place.at).unwrap_or_default();
+    let shared_before = part(program, place.rank, before, messages).len();
     let others = (0..program.world).filter(|&rank| rank != place.rank);
-    others.filter(|&rank| part(program, rank, &stream(program, rank), messages) == own).count()
+    let alike = |&rank: &u32| {
+        let steps = stream(program, rank);
+        if part(program, rank, &steps, messages) != own {
+            return false;
+        }
+        let through = (0..steps.len()).find(|&at| part(program, rank, &steps[..=at], messages).len() > shared_before);
+        let calls = through.map_or(0, |at| steps[..=at].iter().map(Step::calls).sum::<usize>());
+        executed.0.get(rank as usize).is_some_and(|made| made.len() > calls)
+    };
+    others.filter(alike).count()
 }
 
 /// What a rank does, with the kinds of its groups and the places of ranks in them.
@@ -82,6 +94,17 @@ pub(super) fn is_known(executed: &Executed, rank: u32) -> bool {
     let Some((last, before)) = executed.0.get(rank as usize).and_then(|made| made.split_last()) else { return false };
     let others = executed.0.iter().enumerate().filter(|(other, _)| *other != rank as usize).flat_map(|(_, made)| made);
     before.iter().chain(others).any(|made| made.shape == last.shape)
+}
+
+/// Whether the record shows what follows the last call of a rank where it belongs: somebody else went on behind a call of its
+/// operation, elements and site, or the rank itself did, on whatever communicator. If not, the same call may come next on
+/// each communicator of a loop over several, and nothing tells a call on another one from another order.
+pub(super) fn is_followed(executed: &Executed, rank: u32) -> bool {
+    let Some(last) = executed.0.get(rank as usize).and_then(|made| made.last()) else { return true };
+    executed
+        .0
+        .iter()
+        .any(|made| made.split_last().is_some_and(|(_, before)| before.iter().any(|one| one.shape == last.shape)))
 }
 
 /// Right answers where nothing proves what a rank did wrong: only that others wait for it.

@@ -65,6 +65,11 @@ impl Executed {
         self.0.iter().flatten().map(|made| made.enter).max().unwrap_or(0)
     }
 
+    /// Whether a rank's last call did not complete.
+    pub(super) fn is_pending(&self, rank: u32) -> bool {
+        self.0.get(rank as usize).and_then(|made| made.last()).is_some_and(|made| made.pending)
+    }
+
     /// Whether some call did not complete.
     pub(super) fn hangs(&self) -> bool {
         self.0.iter().flatten().any(|made| made.pending)

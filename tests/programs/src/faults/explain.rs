@@ -56,6 +56,11 @@ impl<'s> Story<'s> {
         self.own.iter().zip(&self.made).take_while(|(a, b)| a.text == b.text).count()
     }
 
+    /// Whether the rank did what it should as far as it came: nothing tells this from one that is late.
+    pub(super) fn is_behind(&self) -> bool {
+        self.common() == self.made.len()
+    }
+
     /// Everything that fits, and what else is right where there is nothing to compare the rank with.
     pub(super) fn answers(&'s self, place: &Place<'_>, executed: &Executed) -> Vec<Truth> {
         let mut truths = self.truths();
@@ -69,10 +74,10 @@ impl<'s> Story<'s> {
         let last = self.held && self.made.len() == common + 1;
         // A rank that is held by a call which it made in every round may as well have begun one more than the others.
         let begins = last && self.made.get(common).is_some_and(|step| self.is_made_again(common, &step.text));
-        if begins || !evidence::exists(place, collectives, self.held) {
+        if begins || !evidence::exists(place, executed, collectives, self.held) {
             evidence::undecided(&mut truths, self.rank);
         }
-        if !evidence::of_messages(place, self.held) {
+        if !evidence::of_messages(place, executed, self.held) {
             // Only the collectives can be compared: in a run of equal ones nothing tells which is missing.
             let run = self.run_of(common);
             for truth in truths.iter_mut().filter(|truth| truth.class == "code_divergence") {
@@ -92,12 +97,14 @@ impl<'s> Story<'s> {
     /// Everything that fits.
     fn truths(&self) -> Vec<Truth> {
         let common = self.common();
-        if common == self.made.len() {
-            // As far as it came the rank did what it should: nothing tells this from a rank that is late.
+        if self.is_behind() {
             return Vec::new();
         }
         let mut truths = Vec::new();
-        let lacks = (1..=MOST).find(|&calls| self.fits(self.own.get(common + calls..), self.made.get(common..)));
+        // A rank that is held by a call which stands later in its program left out all before it, however many those are.
+        let last = self.held && self.made.len() == common + 1;
+        let most = if last { self.own.len() } else { MOST };
+        let lacks = (1..=most).find(|&calls| self.fits(self.own.get(common + calls..), self.made.get(common..)));
         if let Some(calls) = lacks {
             if self.held && self.made.len() - common <= FEW {
                 // What it left out might have come behind the call that holds it.
@@ -119,6 +126,13 @@ impl<'s> Story<'s> {
         };
         if let Some(calls) = extra.filter(|&calls| lacks.is_none_or(|lacks| calls <= lacks) && !ahead(calls)) {
             truths.extend(self.truth(&self.made, common, calls));
+        }
+        // One call in place of another, with all behind it as it should be: of a rank that is held by it nothing more is seen,
+        // so that a call too many, or one that belongs elsewhere, looks the same.
+        let instead = self.own.get(common).is_some_and(|step| step.positional)
+            && self.fits(self.own.get(common + 1..), self.made.get(common + 1..));
+        if instead {
+            truths.extend(self.truth(&self.own, common, 1));
         }
         truths.extend(self.reordered(common));
         truths
@@ -248,4 +262,9 @@ fn same_calls(one: &[&Step], other: &[&Step]) -> bool {
 /// Whether a step is a call that others take part in.
 pub(super) fn is_shared(program: &Program, step: &Step) -> bool {
     step.group.and_then(|group| program.groups.get(group)).is_some_and(|group| group.ranks.len() > 1)
+}
+
+/// Whether among these steps is a call that others take part in and that is executed, not only recorded into a graph.
+pub(super) fn goes_on(program: &Program, steps: &[Step]) -> bool {
+    steps.iter().any(|step| is_shared(program, step) && !step.text.contains(" captured"))
 }

@@ -6,6 +6,8 @@ use fastrand::Rng;
 use rankdiff_trace::RankSet;
 
 use super::evidence;
+use super::executed::Executed;
+use super::explain::{Story, goes_on};
 use super::place::{Ending, Place, Step, document};
 use super::truth::{Placed, Truth};
 use super::{Case, Fault};
@@ -46,10 +48,10 @@ pub(super) fn inject(rng: &mut Rng, program: &Program, fault: Fault, id: &str) -
             let mut steps = dropped.steps.clone();
             steps.remove(dropped.at);
             // Nothing tells a rank that left its last call out from one that is late.
-            if !steps.iter().skip(dropped.at).any(|step| step.group.is_some()) {
+            if !goes_on(program, &steps[dropped.at..]) {
                 return None;
             }
-            changed.insert(dropped.rank, steps);
+            changed.insert(dropped.rank, steps.clone());
             truth.suspects = RankSet::from_iter([dropped.rank]);
             guilty.push(dropped.rank);
             truths.push(Truth {
@@ -58,7 +60,13 @@ pub(super) fn inject(rng: &mut Rng, program: &Program, fault: Fault, id: &str) -
                 places: Vec::new(),
                 ..truth.clone()
             });
-            if !evidence::exists(dropped, false, program.blocking) {
+            let executed = Executed::of(&document(program, id, &changed, &Ending::default()));
+            // The last of a run of equal messages is one of those that may still come.
+            if Story::of(program, dropped.rank, &dropped.steps, &steps, &executed).is_behind() {
+                return None;
+            }
+            let held = program.blocking && executed.is_pending(dropped.rank);
+            if !evidence::exists(dropped, &executed, false, held) {
                 evidence::undecided(&mut truths, dropped.rank);
             }
         }

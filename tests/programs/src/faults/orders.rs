@@ -2,6 +2,7 @@
 
 use fastrand::Rng;
 
+use super::evidence;
 use super::executed::Executed;
 use super::explain::Story;
 use super::place::{Ending, Place, Step, document, is_of_size, position};
@@ -88,5 +89,9 @@ fn other_group(rng: &mut Rng, place: &Place<'_>, id: &str) -> Option<Case> {
     truth.or_none = program.groups[other].ranks.len() < 3;
     truth.places.push(Placed { group: name.clone(), first: vec![position(&place.steps, place.at, other)] });
     case.truths.push(truth);
+    let executed = Executed::of(&case.document);
+    if program.blocking && executed.is_pending(rank) && !evidence::is_followed(&executed, rank) {
+        evidence::undecided(&mut case.truths, rank);
+    }
     Some(case)
 }
