@@ -199,8 +199,8 @@ fn left(
     let made_before = earlier.iter().filter(|call| call.key == held.key).count();
     // Others that wait for the rank get no further: that its call comes nowhere is known of rounds that were seen whole, or
     // it is the expected one by its line and its arguments, on another communicator.
-    let same = |a: &Entry<'_>, b: &Entry<'_>| a.site != 0 && (a.sig, a.site) == (b.sig, b.site);
-    let certain = same(&held.entry, &expected.entry) || earlier.iter().any(|call| call.key == next);
+    let same = held.entry.site != 0 && misdirected::is_same(&held.entry, &expected.entry);
+    let certain = same || earlier.iter().any(|call| call.key == next);
     let knows =
         |program: &Program<'_>| mine.begins.iter().all(|begin| program.begins.iter().any(|other| other.2 == begin.2));
     if unknown == Some(held.key) && certain && made_before == 0 && parted.iter().filter(|one| knows(&one.1)).count() > 1

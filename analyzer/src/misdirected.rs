@@ -38,7 +38,7 @@ fn is_usual(alignment: &Alignment<'_>, comm: usize, site: u32) -> bool {
 }
 
 /// Whether two calls are the same but for their communicators.
-fn is_same(one: &Entry<'_>, other: &Entry<'_>) -> bool {
+pub(crate) fn is_same(one: &Entry<'_>, other: &Entry<'_>) -> bool {
     let (a, b) = (one.call, other.call);
     one.site == other.site && one.label == other.label && (a.op, a.count, &a.dtype) == (b.op, b.count, &b.dtype)
 }
