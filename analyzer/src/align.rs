@@ -2,10 +2,13 @@
 //!
 //! Here the members of each communicator are compared position by position; what a difference means is `diverge`'s part.
 
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 
 use rankdiff_trace::{Basic, Call, Op, Part, RankSet, Unit};
+use rustc_hash::FxHashMap;
 
+use crate::checks::cycles::Sort;
 use crate::comms::{Comm, Comms};
 use crate::creation;
 use crate::deaths::{self, Deaths};
@@ -13,6 +16,7 @@ use crate::diverge::{self, Divergence};
 use crate::elision::{self, Elision};
 use crate::index::{Base, Entry, Index, Progress, Track};
 use crate::lateness::{self, Late};
+use crate::merged::Deviation;
 use crate::messages::{self, Messages};
 use crate::met::Met;
 use crate::options::Options;
@@ -23,7 +27,7 @@ use crate::state::{self, RankState};
 use crate::stream::{Attempt, RankStream};
 use crate::tables::Tables;
 use crate::vectors::{self, Pair};
-use crate::waits::{self, Waits};
+use crate::waits::{self, Cycle, Waits};
 
 /// What checks read.
 #[derive(Debug)]
@@ -38,6 +42,10 @@ pub(crate) struct Alignment<'a> {
     pub(crate) states: Vec<RankState<'a>>,
     /// Parallel to the communicators.
     pub(crate) compared: Vec<Comparison>,
+    /// Where ranks left the program, once somebody asked: it follows from what stands above.
+    pub(crate) deviations: RefCell<FxHashMap<u32, Option<Deviation>>>,
+    /// Circles of waits that are certain, once a check asked for them.
+    pub(crate) cycles: OnceCell<Vec<(Sort, Cycle)>>,
     pub(crate) divergences: Vec<Divergence>,
     pub(crate) messages: Messages<'a>,
     pub(crate) waits: Waits<'a>,
@@ -122,6 +130,8 @@ impl<'a> Alignment<'a> {
             tables,
             index,
             compared,
+            deviations: RefCell::default(),
+            cycles: OnceCell::new(),
             divergences: Vec::new(),
             messages: Messages::default(),
             waits: Waits::default(),

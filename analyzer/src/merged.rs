@@ -77,6 +77,16 @@ enum Compared {
 /// The deviation of a rank, if at least two others went on alike where it did not, and agree with it again behind; or, where
 /// there is nobody to compare it with, if it did the same in each of its own rounds before and again behind.
 pub(crate) fn deviation(alignment: &Alignment<'_>, rank: u32) -> Option<Deviation> {
+    // Several checks ask for it, and for each it is the rank against many others.
+    let known = alignment.deviations.borrow().get(&rank).copied();
+    known.unwrap_or_else(|| {
+        let found = compare(alignment, rank);
+        alignment.deviations.borrow_mut().insert(rank, found);
+        found
+    })
+}
+
+fn compare(alignment: &Alignment<'_>, rank: u32) -> Option<Deviation> {
     if let Some(found) = misdirected::find(alignment, rank) {
         return Some(found);
     }

@@ -32,7 +32,7 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         for cycle in cycles::of_sort(alignment, Sort::Collectives) {
-            let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Cycle);
+            let mut raw = cycles::finding(alignment, cycle, &META, Rule::Cycle);
             raw.finding.detail.push(
                 "each communicator sees one order of calls; the ranks enter the communicators in different orders"
                     .to_owned(),

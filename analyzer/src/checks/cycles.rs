@@ -12,7 +12,7 @@ use crate::waits::{Cycle, Instance, Place};
 
 /// What a cycle is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     /// A communicator's creation is in it.
     Creation,
     /// A send or receive is in it.
@@ -26,13 +26,13 @@ pub(super) enum Sort {
 }
 
 /// Cycles that are certain, of one sort.
-pub(super) fn of_sort(alignment: &Alignment<'_>, sort: Sort) -> Vec<Cycle> {
-    alignment
-        .waits
-        .cycles(alignment)
-        .into_iter()
-        .filter(|cycle| is_certain(alignment, cycle) && sort_of(alignment, cycle) == sort)
-        .collect()
+pub(super) fn of_sort<'b>(alignment: &'b Alignment<'_>, sort: Sort) -> impl Iterator<Item = &'b Cycle> {
+    let sorted = alignment.cycles.get_or_init(|| {
+        let certain = |cycle: &Cycle| is_certain(alignment, cycle);
+        let cycles = alignment.waits.cycles(alignment).into_iter().filter(certain);
+        cycles.map(|cycle| (sort_of(alignment, &cycle), cycle)).collect()
+    });
+    sorted.iter().filter(move |(own, _)| *own == sort).map(|(_, cycle)| cycle)
 }
 
 fn instances<'w, 'a>(alignment: &'w Alignment<'a>, cycle: &Cycle) -> Vec<&'w Instance<'a>> {

@@ -30,7 +30,7 @@ pub(super) fn find(alignment: &Alignment<'_>, meta: &Meta, found: &mut Vec<Raw>)
         }
     };
     for cycle in cycles::of_sort(alignment, Sort::Deviation) {
-        let Some((rank, deviation, instance)) = cycles::culprit(alignment, &cycle) else { continue };
+        let Some((rank, deviation, instance)) = cycles::culprit(alignment, cycle) else { continue };
         if deviation.message.is_some()
             && let Some(instance) = alignment.waits.instances.get(instance)
         {

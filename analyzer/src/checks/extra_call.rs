@@ -52,7 +52,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         },
     );
     for cycle in cycles::of_sort(alignment, Sort::Deviation) {
-        let Some((rank, deviation, instance)) = cycles::culprit(alignment, &cycle) else { continue };
+        let Some((rank, deviation, instance)) = cycles::culprit(alignment, cycle) else { continue };
         let Some(instance) = alignment.waits.instances.get(instance) else { continue };
         if !deviation.lacks() {
             found.extend(of_surplus(alignment, instance, rank, deviation));

@@ -47,7 +47,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
             }
         });
         let Some((instance, creation_at, creation)) = creation else { continue };
-        let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Creation);
+        let mut raw = cycles::finding(alignment, cycle, &META, Rule::Creation);
         let finding = &mut raw.finding;
         finding.group = creation.comm.and_then(|comm| alignment.comm(comm)).map(|comm| comm.reference());
         finding.missing_callers = instance.lacking.clone();

@@ -55,7 +55,7 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         },
     );
     for cycle in cycles::of_sort(alignment, Sort::Deviation) {
-        let Some((rank, deviation, instance)) = cycles::culprit(alignment, &cycle) else { continue };
+        let Some((rank, deviation, instance)) = cycles::culprit(alignment, cycle) else { continue };
         if !deviation.lacks() || deviation.message.is_some() {
             continue;
         }

@@ -10,7 +10,7 @@ use crate::finding::{Class, Confidence, Finding, Severity};
 
 mod count_mismatch;
 mod crossed_communicators;
-mod cycles;
+pub(crate) mod cycles;
 mod device_stall;
 mod driver_stall;
 mod dropped_messages;

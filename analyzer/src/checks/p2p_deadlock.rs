@@ -34,13 +34,13 @@ pub(super) const CHECK: Check = Check {
     meta: &META,
     run: |alignment, found| {
         for cycle in cycles::of_sort(alignment, Sort::Message) {
-            if super::p2p_mismatch::wrong_address(alignment, &cycle).is_some()
-                || super::p2p_mismatch::passed_by(alignment, &cycle)
+            if super::p2p_mismatch::wrong_address(alignment, cycle).is_some()
+                || super::p2p_mismatch::passed_by(alignment, cycle)
             {
                 continue;
             }
-            let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Cycle);
-            raw.finding.detail.extend(without_partner(alignment, &cycle));
+            let mut raw = cycles::finding(alignment, cycle, &META, Rule::Cycle);
+            raw.finding.detail.extend(without_partner(alignment, cycle));
             if alignment.waits.by_sends {
                 raw.finding.confidence = raw.finding.confidence.min(Confidence::Medium);
                 raw.finding.detail.push(

@@ -50,8 +50,8 @@ fn run(alignment: &Alignment<'_>, found: &mut Vec<Raw>) {
         found.extend(of_misfit(alignment, misfit));
     }
     for cycle in cycles::of_sort(alignment, Sort::Message) {
-        if let Some(stray) = wrong_address(alignment, &cycle) {
-            let mut raw = cycles::finding(alignment, &cycle, &META, Rule::Message);
+        if let Some(stray) = wrong_address(alignment, cycle) {
+            let mut raw = cycles::finding(alignment, cycle, &META, Rule::Message);
             raw.finding.headline = stray.text(alignment);
             if !is_side(&raw.finding, stray.send.end.rank, Op::Send) {
                 let side = side(alignment, stray.send.comm, &stray.send.end);
