@@ -1,5 +1,7 @@
 //! Waits that are long: who is waited for at the end of each chain, since when, and what that rank was doing.
 
+use std::sync::Arc;
+
 use rankdiff_trace::RankSet;
 
 use crate::align::Alignment;
@@ -115,16 +117,16 @@ fn came_at(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32) -> Opt
     ends.any(|ended| ended.0 < came).then_some(came)
 }
 
-/// How long those that wait are known to have waited for a rank that had not come by a moment, ns. Where calls prove how its
-/// clock compares with a waiter's, that is the time between the two; elsewhere it is the waiter alone that knows how long,
-/// by its own clock. A wall clock may be off by more than any limit.
+/// How long those that wait are known to have waited for a rank that had not come by a moment, ns. On one clock that is the
+/// time between the two; elsewhere it is the waiter alone that knows how long, by its own clock: others are compared within
+/// bounds, and a wall clock may be off by more than any limit.
 fn missed_by(alignment: &Alignment<'_>, instance: &Instance<'_>, rank: u32, until: i64) -> i64 {
     let clock = |rank: u32| Some(&alignment.attempt.streams.get(alignment.stream_of(rank)?)?.clock);
     let of_waiter = |waiter: &Waiter<'_>| {
         let between = until.saturating_sub(waiter.since);
-        let proven = clock(waiter.rank).zip(clock(rank)).is_some_and(|(one, other)| one.is_proven_with(other));
+        let one_clock = clock(waiter.rank).zip(clock(rank)).is_some_and(|(one, other)| Arc::ptr_eq(one, other));
         let own = alignment.state_of(waiter.rank).map(|state| state.horizon.saturating_sub(waiter.since));
-        if proven { between } else { own.map_or(between, |own| own.min(between)) }
+        if one_clock { between } else { own.map_or(between, |own| own.min(between)) }
     };
     instance.waiters.iter().map(of_waiter).max().unwrap_or_else(|| until.saturating_sub(instance.since))
 }

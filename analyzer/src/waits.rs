@@ -159,7 +159,8 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
     };
     let Some(mut pos) = shortest else { return };
     let mut waiters = waiting_at(pos);
-    if waiters.is_empty() {
+    let all_entered = waiters.is_empty();
+    if all_entered {
         // All that are known for certain have entered what is pending: perhaps one of the others has not.
         let pending = tracks.iter().filter_map(|track| {
             track.entries.iter().find(|entry| entry.progress == Progress::Pending).map(|entry| entry.pos)
@@ -180,6 +181,9 @@ fn lacking<'a>(alignment: &Alignment<'a>, comm: usize, waits: &mut Waits<'a>) {
             && !entry.call.flags.contains(rankdiff_trace::CallFlags::DONE)
             && entry.call.result.unwrap_or(0) == 0
     });
+    if refuted && all_entered {
+        return;
+    }
     let by_guess = placed_by_guess(alignment, &tracks, &waiters);
     let mut instance = Instance {
         place: Place::Collective(pos),
